@@ -14,7 +14,7 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   runtime: [/^pino$/, /^prom-client$/],
   kube: [/^undici$/, /^yaml$/, /^prom-client$/, /^@kubernetes\/client-node$/],
   csi: [/^@bufbuild\/protobuf/],
-  driver: [/^@bufbuild\/protobuf/, /^prom-client$/],
+  driver: [/^@bufbuild\/protobuf/],
   redis: [/^ioredis$/],
   'gateway-client': [/^@bufbuild\/protobuf/],
   volumes: [/^@bufbuild\/protobuf/],

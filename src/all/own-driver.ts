@@ -5,7 +5,6 @@ import { DriverCalls } from '../driver/driver-calls.ts';
 import { DriverConnection } from '../driver/driver-connection.ts';
 import { createDriverMetrics } from '../driver/metrics.ts';
 import { type DriverAccess, watchDriver } from '../gateway-client/open-driver.ts';
-import { inTreeNameOf } from '../migration/plugins.ts';
 import { formatAddress, parseAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { FlagTable } from '../runtime/flags.ts';
@@ -33,7 +32,7 @@ export function openOwnDriver({ flags, closers, health, log, metrics: registry }
   readonly address: string;
 } {
   const address = parseAddress('csi-address', flags.csiAddress);
-  const metrics = createDriverMetrics(registry, (name) => inTreeNameOf(name) !== undefined);
+  const metrics = createDriverMetrics(registry);
   const { maxMessageBytes, maxInFlight, timeoutMs } = flags;
   const options = { clock: systemClock, log, metrics };
   const connection = { ...options, address, maxMessageBytes, probeTimeoutMs: timeoutMs };

@@ -1,6 +1,5 @@
 import { logVerbosity, setLogVerbosity } from '@grpc/grpc-js';
 import type { Registry } from 'prom-client';
-import { inTreeNameOf } from '../migration/plugins.ts';
 import type { Address } from '../runtime/address.ts';
 import { DriverCalls } from '../driver/driver-calls.ts';
 import { DriverConnection, type DriverConnectionOptions } from '../driver/driver-connection.ts';
@@ -32,7 +31,7 @@ export type Gateway = Awaited<ReturnType<typeof startGateway>>;
 export async function startGateway(options: GatewayOptions) {
   // grpc-js would print values of metadata to standard error.
   setLogVerbosity(logVerbosity.NONE);
-  const metrics = createDriverMetrics(options.metrics, (name) => inTreeNameOf(name) !== undefined);
+  const metrics = createDriverMetrics(options.metrics);
   const driver = new DriverConnection({ ...options, address: options.driver, metrics });
   const calls = new DriverCalls({ ...options, driver, logsMessages: options.logMessages, metrics });
   const server = new GatewayServer(options, driver, calls, metrics);

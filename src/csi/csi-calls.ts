@@ -9,7 +9,7 @@ import {
 } from '@bufbuild/protobuf';
 import { type Clock, timerMs } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
-import { Controller, Identity, Node } from './generated/csi_pb.ts';
+import { Controller, Identity } from './generated/csi_pb.ts';
 import { methodPath } from './methods.ts';
 import { redactError } from './redact-secrets.ts';
 import { Code, createNotSentError, CsiError } from './status.ts';
@@ -56,13 +56,10 @@ export class CsiCalls {
   readonly getPluginInfo = this.#query(Identity.method.getPluginInfo);
   readonly getPluginCapabilities = this.#query(Identity.method.getPluginCapabilities);
   readonly controllerGetCapabilities = this.#query(Controller.method.controllerGetCapabilities);
-  readonly nodeGetInfo = this.#query(Node.method.nodeGetInfo);
   readonly createVolume = this.#method(Controller.method.createVolume);
   readonly deleteVolume = this.#method(Controller.method.deleteVolume);
   readonly getCapacity = this.#method(Controller.method.getCapacity);
   readonly listVolumes = this.#method(Controller.method.listVolumes);
-  readonly controllerGetVolume = this.#method(Controller.method.controllerGetVolume);
-  readonly controllerModifyVolume = this.#method(Controller.method.controllerModifyVolume);
   readonly #send: SendCall;
   readonly #clock: Clock;
   readonly #showsShortSecrets: boolean;

@@ -149,7 +149,7 @@ export class DriverCalls {
   }
 }
 
-/** The volume of a single-flight call; undefined for other methods. A request that can't be read
+/** The volume that a call changes; undefined for other methods. A request that can't be read
  * must be refused, or it would bypass the limit of one call per volume. */
 function readKey({ path, message }: DriverCall): string | undefined {
   try {

@@ -1,4 +1,5 @@
 import { codeName } from '../csi/status.ts';
+import { inTreeNameOf } from '../migration/plugins.ts';
 import { metricsIn, type Registry } from '../runtime/metrics.ts';
 
 /** Why a call was not forwarded. */
@@ -32,10 +33,7 @@ export type DriverMetrics = ReturnType<typeof createDriverMetrics>;
  * metrics/metrics.go. The label `migrated` exists for drivers that replace an in-tree plug-in, and
  * then on every call: series without it, from before the driver's name was known, are removed.
  * @returns observes a call */
-function registerCallHistogram(
-  registry: Registry,
-  replacesInTree: (driver: string) => boolean,
-): (call: CallSample) => void {
+function registerCallHistogram(registry: Registry): (call: CallSample) => void {
   const operations = metricsIn(registry).histogram(
     'csi_sidecar_operations_seconds',
     '[ALPHA] Time that calls to the CSI driver took, by method and gRPC status.',
@@ -52,7 +50,7 @@ function registerCallHistogram(
       grpc_status_code: codeName(code),
     };
     if (driver === '') nameless.set(`${path} ${code}`, labels);
-    if (driver === '' || !replacesInTree(driver)) return operations.observe(labels, seconds);
+    if (inTreeNameOf(driver) === undefined) return operations.observe(labels, seconds);
     for (const early of nameless.values()) operations.remove(early);
     nameless.clear();
     operations.observe({ ...labels, migrated: String(migrated) }, seconds);
@@ -60,12 +58,8 @@ function registerCallHistogram(
 }
 
 /** Registers the gateway's metrics.
- * @param replacesInTree  whether the driver of that name replaces an in-tree plug-in
  * @returns the functions that change them */
-export function createDriverMetrics(
-  registry: Registry,
-  replacesInTree: (driver: string) => boolean,
-) {
+export function createDriverMetrics(registry: Registry) {
   const { counter, gauge } = metricsIn(registry);
   const refused = counter(
     'sutler_gateway_refused_total',
@@ -85,7 +79,7 @@ export function createDriverMetrics(
   );
   const connections = gauge('sutler_gateway_connections', 'Open connections of callers.', []);
   return {
-    observeCall: registerCallHistogram(registry, replacesInTree),
+    observeCall: registerCallHistogram(registry),
     countRefusal: (reason: RefusalReason) => refused.inc({ reason }),
     changeInFlight: (change: 1 | -1) => inFlight.inc(change),
     countDriverConnect: () => connects.inc(),

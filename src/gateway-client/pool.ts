@@ -10,7 +10,7 @@ export interface ControllerCallSettings extends CallSettings {
 
 /** One gateway of the driver, or the driver itself. */
 export interface GatewayClient {
-  /** In the notation of formatAddress, or that of gateway-address.ts; Redis stores it as well. */
+  /** As formatAddress writes it, or `pod:NAME/UID`, or `own:HOST`; Redis stores it as well. */
   readonly address: string;
   readonly client: CsiCalls;
 }

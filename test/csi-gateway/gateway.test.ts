@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { Controller } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { createLogger } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
@@ -12,6 +13,7 @@ import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 import { until } from '../harness/until.ts';
 
+const getVolume = Controller.method.controllerGetVolume;
 const SETTINGS = { timeoutMs: 30_000 };
 
 /** A promise that a test resolves. */
@@ -70,14 +72,11 @@ describe('a gateway with the sample driver', () => {
     const { volume } = await test.client.createVolume(volumeRequest('a'), SETTINGS);
     const again = await test.client.createVolume(volumeRequest('a'), SETTINGS);
     assert.equal(again.volume?.volumeId, volume?.volumeId);
-    const got = await test.client.controllerGetVolume(
-      { volumeId: volume?.volumeId ?? '' },
-      SETTINGS,
-    );
+    const got = await test.client.call(getVolume, { volumeId: volume?.volumeId ?? '' }, SETTINGS);
     assert.equal(got.volume?.volumeId, volume?.volumeId);
     await test.client.deleteVolume({ volumeId: volume?.volumeId ?? '' }, SETTINGS);
     const gone = await failureOf(
-      test.client.controllerGetVolume({ volumeId: volume?.volumeId ?? '' }, SETTINGS),
+      test.client.call(getVolume, { volumeId: volume?.volumeId ?? '' }, SETTINGS),
     );
     assert.deepEqual([gone.code, verdict(gone)], [Code.NotFound, 'driver']);
   });

@@ -43,7 +43,7 @@ describe('DriverConnection', () => {
       probeIntervalMs: 3_600_000_000,
       clock: fastClock,
       log: silentLog,
-      metrics: createDriverMetrics(new Registry(), () => false),
+      metrics: createDriverMetrics(new Registry()),
       ...options,
     });
     connection.start();

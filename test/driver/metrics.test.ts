@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { type CallSample, createDriverMetrics } from '#src/driver/metrics.ts';
 import { Registry } from '#src/runtime/metrics.ts';
-import { inTreeNameOf, PLUGINS } from '#src/migration/plugins.ts';
+import { PLUGINS } from '#src/migration/plugins.ts';
 
 const CREATE: CallSample = {
   driver: 'a.driver',
@@ -17,7 +17,7 @@ const PROBE: CallSample = { ...CREATE, driver: '', path: '/csi.v1.Identity/Probe
 /** Lines of the call histogram, without its name. */
 async function histogramLines(...calls: readonly CallSample[]): Promise<readonly string[]> {
   const registry = new Registry();
-  const metrics = createDriverMetrics(registry, (name) => inTreeNameOf(name) !== undefined);
+  const metrics = createDriverMetrics(registry);
   for (const call of calls) metrics.observeCall(call);
   const name = 'csi_sidecar_operations_seconds';
   const text = await registry.metrics();

@@ -3,7 +3,7 @@ import { after, before, describe, it } from 'node:test';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { Metadata } from '@grpc/grpc-js';
 import { CsiClient } from '#src/gateway-client/client.ts';
-import { CreateVolumeRequestSchema } from '#src/csi/generated/csi_pb.ts';
+import { Controller, CreateVolumeRequestSchema, Node } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
@@ -17,6 +17,7 @@ import { failureOf, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 import { answerBytes, answerStatus, startRawDriver } from '../harness/csi-raw-driver.ts';
 import { until } from '../harness/until.ts';
 
+const modifyVolume = Controller.method.controllerModifyVolume;
 const SETTINGS = { timeoutMs: 30_000 };
 
 describe('CsiClient', () => {
@@ -62,11 +63,11 @@ describe('CsiClient', () => {
     assert.equal((await client.getPluginInfo(SETTINGS)).name, 'sample.csi.sutler.dev');
     assert.equal((await client.getPluginCapabilities(SETTINGS)).capabilities.length, 1);
     assert.ok((await client.controllerGetCapabilities(SETTINGS)).capabilities.length > 3);
-    assert.equal((await client.nodeGetInfo(SETTINGS)).nodeId, 'sample-node');
+    assert.equal((await client.call(Node.method.nodeGetInfo, {}, SETTINGS)).nodeId, 'sample-node');
     assert.ok((await client.getCapacity({}, SETTINGS)).availableCapacity > 0n);
     assert.ok(Array.isArray((await client.listVolumes({}, SETTINGS)).entries));
     assert.equal(
-      (await failureOf(client.controllerModifyVolume({ volumeId: 'x' }, SETTINGS))).codeName,
+      (await failureOf(client.call(modifyVolume, { volumeId: 'x' }, SETTINGS))).codeName,
       'NotFound',
     );
   });
