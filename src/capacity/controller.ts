@@ -2,26 +2,20 @@ import type { GatewayPool } from '../gateway-client/pool.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { isConflict, isNotFound } from '../kube/kube-error.ts';
 import type { Class, OwnerReference, StorageCapacity } from '../kube/objects.ts';
-import type { Change } from '../kube/reflector.ts';
+import { type Change, type Reflector, startReflector } from '../kube/reflector.ts';
+import { storageCapacities } from '../kube/resources.ts';
 import { type Backoff, backoffMs, type Clock, timerMs } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
+import type { Registry } from '../runtime/metrics.ts';
 import { Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import { TokenBucket } from '../runtime/token-bucket.ts';
-import type { ClusterTopology } from '../topology/cluster-topology.ts';
+import { type NodeWatch, startNodeWatch } from '../topology/node-watch.ts';
 import { toSegments } from '../topology/term.ts';
-import type { CapacityHint } from './hints.ts';
-import {
-  type CapacityItem,
-  describeItem,
-  desiredItems,
-  itemId,
-  segmentsOf,
-  segmentText,
-} from './items.ts';
-import type { CapacityMetrics } from './metrics.ts';
-import type { ObjectStore } from './object-store.ts';
+import { classHint, segmentHint } from './hints.ts';
+import { type CapacityItem, describeItem, desiredItems, itemId, segmentsOf } from './items.ts';
+import { type CapacityMetrics, capacityMetrics } from './metrics.ts';
 import {
   type CapacityManager,
   capacityPatch,
@@ -30,21 +24,26 @@ import {
   newCapacityObject,
   readCapacity,
   type ReportedCapacity,
+  selectorOf,
+  transformCapacity,
 } from './objects.ts';
 
 export interface CapacityControllerOptions {
-  readonly kube: Pick<KubeClient, 'create' | 'patch' | 'delete'>;
+  readonly kube: KubeClient;
   readonly getCapacity: GatewayPool['getCapacity'];
   /** Address of the active gateway. */
   readonly gateway: () => Promise<string>;
   readonly classes: () => Iterable<Class>;
-  readonly nodes: Pick<ClusterTopology, 'csiNodes' | 'node'>;
-  readonly objects: Pick<ObjectStore, 'get' | 'list' | 'resource' | 'created' | 'gone'>;
-  readonly takeHints: () => Promise<readonly CapacityHint[]>;
+  /** The only node whose capacity is published; undefined for all. */
+  readonly ownNode: string | undefined;
+  /** Takes what the workers have told since the last time. */
+  readonly takeHints: () => Promise<readonly string[]>;
+  /** Finds the owner of the objects; undefined: they have none. */
+  readonly findOwner: () => Promise<OwnerReference | undefined>;
   readonly isLeading: () => boolean;
   readonly manager: CapacityManager;
+  /** The one namespace that has our objects. */
   readonly namespace: string;
-  readonly owner: OwnerReference | undefined;
   /** Value of --capacity-for-immediate-binding. */
   readonly includesImmediate: boolean;
   readonly pollMs: number;
@@ -56,65 +55,84 @@ export interface CapacityControllerOptions {
   readonly backoff: Backoff;
   /** Objects written per second, and above that at once; 0 or less per second: no limit. */
   readonly writes: { readonly perSecond: number; readonly burst: number };
-  readonly metrics: CapacityMetrics;
+  readonly metrics: Registry;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Pause between two looks at what has changed; 500 ms where absent. */
-  readonly stepMs?: number;
+  /** Pause between two looks at what has changed. */
+  readonly stepMs: number;
 }
 
-/** A value that is to be published. */
-interface Wanted {
-  readonly item: CapacityItem;
-  readonly cls: Class;
+/** A value of storage capacity, and the objects that stand for it: one if all is well. */
+interface Entry {
+  /** Undefined: of an object that stands for no value. */
+  readonly item: CapacityItem | undefined;
+  /** The parameters of its class; undefined: the value is not to be published. */
+  parameters: Readonly<Record<string, string>> | undefined;
   /** When it was read from the driver last; before that, since when it is wanted. Unix ms. */
   readMs: number;
+  /** By name. */
+  readonly objects: Map<string, StorageCapacity>;
+  failures: number;
+  /** When it is tried again after a failure. */
+  retryMs: number;
 }
 
-const STEP_MS = 500;
-/** How often the ages are shown. */
-const AGES_MS = 5_000;
+const OWNER_PAUSE_MS = 2_000;
 
 /** Publishes the storage capacity of a driver while this ingest leads. Asks the driver for all
  * values when it begins to lead and at each interval; for new ones when a node or class brings
- * them; for those of which a worker told that they may have changed; and for those whose object is
- * not as it was. Writes an object when its value has changed, and deletes those that stand for no
+ * them; for those of which a worker told that they may have changed; and for those whose object has
+ * come or gone. Writes an object when its value has changed, and deletes those that stand for no
  * value. Upstream: external-provisioner pkg/capacity/capacity.go. */
 export class CapacityController {
   readonly #options: CapacityControllerOptions;
+  readonly #nodes: NodeWatch;
+  readonly #objects: Reflector<StorageCapacity>;
   readonly #loop: PollLoop;
   readonly #stopped = new AbortController();
   readonly #writes: TokenBucket | undefined;
+  readonly #metrics: CapacityMetrics;
   readonly #outage: Outage;
-  /** By item id. */
-  #wanted = new Map<string, Wanted>();
-  /** Objects that stand for no value, by name. */
-  #superfluous = new Map<string, StorageCapacity>();
-  /** Item ids, and names of superfluous objects, that are to be looked at, in their order. */
-  readonly #due = new Set<string>();
-  readonly #running = new Map<string, Promise<void>>();
-  /** What has failed, and when it is tried again. */
-  readonly #failed = new Map<string, { readonly failures: number; readonly atMs: number }>();
+  /** By item id, or by the name of an object that stands for no value. */
+  readonly #entries = new Map<string, Entry>();
+  /** What is to be looked at, in this order. */
+  readonly #due = new Set<Entry>();
+  readonly #running = new Map<Entry, Promise<void>>();
+  #owner: OwnerReference | undefined;
+  #ownerTrouble: string | undefined = 'looking up the owner of this pod';
   #isLeading = false;
   #areItemsStale = true;
-  #areObjectsStale = true;
   #nextPollMs = 0;
-  #nextAgesMs = 0;
 
-  /** To be made when nodes, classes and objects are listed. */
   constructor(options: CapacityControllerOptions) {
     this.#options = options;
-    const { clock, log, stepMs = STEP_MS, writes } = options;
+    const { kube, manager, namespace, ownNode, writes, metrics, clock, log } = options;
     const nowMs = clock.nowMs();
+    this.#metrics = capacityMetrics(metrics, manager.driver);
     this.#outage = new Outage(log);
     this.#writes =
       writes.perSecond <= 0
         ? undefined
         : new TokenBucket({ ...writes, burst: Math.max(1, writes.burst), nowMs });
+    const shared = { client: kube, log, metrics };
+    this.#nodes = startNodeWatch({
+      ...shared,
+      driver: manager.driver,
+      ownNode,
+      onChange: () => this.changed(),
+    });
+    this.#objects = startReflector({
+      ...shared,
+      resource: storageCapacities,
+      namespace,
+      labelSelector: selectorOf(manager),
+      transform: transformCapacity,
+      onChange: (change) => this.#objectChanged(change),
+    });
     this.#loop = new PollLoop({
       step: () => this.#step(),
       onError: (error) => log.error({ err: error }, 'storage capacity could not be looked after'),
-      periodMs: stepMs,
+      periodMs: options.stepMs,
       clock,
     });
   }
@@ -124,11 +142,10 @@ export class CapacityController {
     this.#areItemsStale = true;
   }
 
-  /** One of our objects has changed, and not by this process. */
-  objectChanged({ type, object }: Change<StorageCapacity>): void {
-    this.#areObjectsStale = true;
-    const item = itemOf(object);
-    if (item !== undefined && type !== 'modified') this.#add([itemId(item)]);
+  /** Why nothing is published, or what is published may be wrong, in one line; undefined if all is
+   * well. */
+  get trouble(): string | undefined {
+    return this.#ownerTrouble ?? this.#nodes.trouble ?? this.#objects.trouble;
   }
 
   async stop(): Promise<void> {
@@ -136,184 +153,195 @@ export class CapacityController {
     this.#outage.forget();
     await this.#loop.stop();
     await Promise.all(this.#running.values());
+    await Promise.all([this.#objects.stop(), this.#nodes.stop()]);
   }
 
-  async #step(): Promise<void> {
-    const { isLeading, pollMs, clock } = this.#options;
-    if (this.#areItemsStale) this.#updateItems();
-    if (!isLeading()) return this.#end();
+  /** @returns how long to pause, in ms */
+  async #step(): Promise<number> {
+    const { stepMs, isLeading, clock } = this.#options;
+    if (this.#ownerTrouble !== undefined) await this.#findOwner();
+    if (this.#ownerTrouble !== undefined) return OWNER_PAUSE_MS;
+    if (!this.#nodes.hasSynced || !this.#objects.hasSynced) return stepMs;
     const nowMs = clock.nowMs();
-    if (!this.#isLeading || nowMs >= this.#nextPollMs) {
-      this.#isLeading = true;
-      this.#nextPollMs = nowMs + timerMs(pollMs);
-      this.#areObjectsStale = true;
-      this.#add(this.#wanted.keys());
+    if (this.#areItemsStale) this.#updateItems(nowMs);
+    const didLead = this.#isLeading;
+    this.#isLeading = isLeading();
+    if (this.#isLeading) {
+      await this.#noteDue(nowMs, didLead);
+      this.#work();
+    } else {
+      this.#due.clear();
     }
-    for (const [id, { atMs }] of this.#failed) if (nowMs >= atMs) this.#add([id]);
-    for (const hint of await this.#takeHints()) this.#follow(hint);
-    if (this.#areObjectsStale) this.#compare();
-    if (nowMs >= this.#nextAgesMs) this.#showAges(nowMs);
-    this.#work();
+    this.#metrics.show(this.#isLeading ? [...this.#entries.values()] : [], nowMs);
+    return stepMs;
   }
 
-  /** Another ingest leads. */
-  #end(): void {
-    if (this.#isLeading) {
-      this.#options.metrics.setCounts({ goal: 0, current: 0, obsolete: 0 });
-      this.#options.metrics.setOldest(new Map());
+  /** Notes what is to be looked at now. */
+  async #noteDue(nowMs: number, didLead: boolean): Promise<void> {
+    if (!didLead || nowMs >= this.#nextPollMs) {
+      this.#nextPollMs = nowMs + timerMs(this.#options.pollMs);
+      for (const entry of this.#entries.values()) this.#add(entry);
     }
-    this.#isLeading = false;
-    this.#due.clear();
-    this.#failed.clear();
+    await this.#takeHints();
+    let isFailing = false;
+    for (const entry of this.#entries.values()) {
+      if (nowMs >= entry.retryMs) this.#add(entry);
+      isFailing ||= entry.failures > 0;
+    }
+    if (!isFailing) this.#outage.ended({}, 'storage capacity is published again');
+  }
+
+  async #findOwner(): Promise<void> {
+    const { findOwner, log } = this.#options;
+    try {
+      this.#owner = await findOwner();
+      this.#ownerTrouble = undefined;
+    } catch (error) {
+      const trouble = `look up owner(s) of pod: ${messageOf(error)}`;
+      if (trouble !== this.#ownerTrouble)
+        log.warn({ reason: trouble }, 'no capacity is published yet');
+      this.#ownerTrouble = trouble;
+    }
   }
 
   /** Works out anew what should be published. */
-  #updateItems(): void {
+  #updateItems(nowMs: number): void {
     this.#areItemsStale = false;
-    this.#areObjectsStale = true;
-    const { nodes, classes, manager, includesImmediate, clock } = this.#options;
-    const byName = new Map([...classes()].map((cls) => [cls.metadata.name, cls]));
+    const { classes, manager, includesImmediate } = this.#options;
     const how = { driver: manager.driver, includesImmediate };
-    const known = this.#wanted;
-    this.#wanted = new Map();
-    for (const item of desiredItems(byName.values(), segmentsOf(nodes), how)) {
-      const id = itemId(item);
-      const cls = byName.get(item.className);
-      const before = known.get(id);
-      if (cls === undefined) continue;
-      this.#wanted.set(id, { item, cls, readMs: before?.readMs ?? clock.nowMs() });
-      if (before === undefined) this.#add([id]);
+    const wanted = new Map(
+      desiredItems(classes(), segmentsOf(this.#nodes), how).map((item) => [itemId(item), item]),
+    );
+    for (const [id, entry] of this.#entries) {
+      if (entry.parameters === undefined || wanted.has(id)) continue;
+      entry.parameters = undefined;
+      if (entry.objects.size > 0) this.#add(entry);
+      else this.#entries.delete(id);
     }
-  }
-
-  /** Compares what should be published with what is. */
-  #compare(): void {
-    this.#areObjectsStale = false;
-    const byItem = new Map<string, StorageCapacity[]>();
-    const superfluous: StorageCapacity[] = [];
-    for (const { object, itemId: id } of this.#options.objects.list()) {
-      if (id === undefined || !this.#wanted.has(id)) superfluous.push(object);
-      else byItem.set(id, [...(byItem.get(id) ?? []), object]);
-    }
-    for (const objects of byItem.values())
-      if (objects.length > 1) {
-        const kept = chooseObject(objects);
-        superfluous.push(...objects.filter((object) => object !== kept));
+    for (const [id, item] of wanted) {
+      const entry = this.#entryOf(id, item);
+      if (entry.parameters === undefined) {
+        entry.readMs = nowMs;
+        this.#add(entry);
       }
-    this.#superfluous = new Map(superfluous.map((object) => [object.metadata.name, object]));
-    this.#add(this.#superfluous.keys());
-    this.#options.metrics.setCounts({
-      goal: this.#wanted.size,
-      current: byItem.size,
-      obsolete: superfluous.length,
-    });
+      entry.parameters = item.parameters;
+    }
   }
 
-  #takeHints(): Promise<readonly CapacityHint[]> {
-    return this.#options.takeHints().catch((error: unknown) => {
-      this.#options.log.debug({ err: error }, 'could not read which capacity has changed');
+  #entryOf(id: string, item: CapacityItem | undefined): Entry {
+    const entry = this.#entries.get(id) ?? {
+      item,
+      parameters: undefined,
+      readMs: 0,
+      objects: new Map(),
+      failures: 0,
+      retryMs: Infinity,
+    };
+    this.#entries.set(id, entry);
+    return entry;
+  }
+
+  #objectChanged({ type, object }: Change<StorageCapacity>): void {
+    if (type === 'deleted') this.#remove(object);
+    else this.#put(object);
+  }
+
+  /** An object is there. Its class and its segment never change. */
+  #put(object: StorageCapacity): void {
+    const { name, uid } = object.metadata;
+    const entry = this.#entryOf(objectId(object), itemOf(object));
+    const isKnown = entry.objects.get(name)?.metadata.uid === uid;
+    entry.objects.set(name, object);
+    if (!isKnown) this.#add(entry);
+  }
+
+  /** An object is gone. */
+  #remove(object: StorageCapacity): void {
+    const { name, uid } = object.metadata;
+    const id = objectId(object);
+    const entry = this.#entries.get(id);
+    if (entry?.objects.get(name)?.metadata.uid !== uid) return;
+    entry.objects.delete(name);
+    if (entry.parameters !== undefined) this.#add(entry);
+    else if (entry.objects.size === 0) this.#entries.delete(id);
+  }
+
+  async #takeHints(): Promise<void> {
+    const { takeHints, log } = this.#options;
+    const hints = await takeHints().catch((error: unknown) => {
+      log.debug({ err: error }, 'could not read which capacity has changed');
       return [];
     });
-  }
-
-  #follow(hint: CapacityHint): void {
-    const segment = 'segment' in hint ? segmentText(hint.segment) : undefined;
-    for (const [id, { item }] of this.#wanted) {
-      const isMeant =
-        'className' in hint
-          ? item.className === hint.className
-          : segmentText(item.segment) === segment;
-      if (isMeant) this.#add([id]);
+    if (hints.length === 0) return;
+    const told = new Set(hints);
+    for (const entry of this.#entries.values()) {
+      if (entry.item === undefined) continue;
+      const { className, segment } = entry.item;
+      if (told.has(classHint(className)) || told.has(segmentHint(segment))) this.#add(entry);
     }
   }
 
-  #showAges(nowMs: number): void {
-    this.#nextAgesMs = nowMs + AGES_MS;
-    const oldest = new Map<string, number>();
-    for (const { item, readMs } of this.#wanted.values()) {
-      const { className } = item;
-      oldest.set(className, Math.max(oldest.get(className) ?? 0, nowMs - readMs));
-    }
-    this.#options.metrics.setOldest(oldest);
-  }
-
-  #add(ids: Iterable<string>): void {
-    if (this.#isLeading) for (const id of ids) this.#due.add(id);
+  #add(entry: Entry): void {
+    if (this.#isLeading) this.#due.add(entry);
   }
 
   /** Begins with what is due, as far as the threads suffice. */
   #work(): void {
-    for (const id of this.#due) {
+    for (const entry of this.#due) {
       if (this.#running.size >= this.#options.threads || this.#stopped.signal.aborted) return;
-      if (this.#running.has(id)) continue;
-      this.#due.delete(id);
-      const run = this.#look(id).finally(() => {
-        this.#running.delete(id);
+      if (this.#running.has(entry)) continue;
+      this.#due.delete(entry);
+      const run = this.#look(entry).finally(() => {
+        this.#running.delete(entry);
         this.#work();
       });
-      this.#running.set(id, run);
+      this.#running.set(entry, run);
     }
   }
 
   /** Never rejects. */
-  async #look(id: string): Promise<void> {
+  async #look(entry: Entry): Promise<void> {
     const { backoff, clock } = this.#options;
-    const wanted = this.#wanted.get(id);
-    const superfluous = this.#superfluous.get(id);
+    entry.retryMs = Infinity;
     try {
-      if (wanted !== undefined) await this.#refresh(id, wanted);
-      else if (superfluous !== undefined) await this.#remove(superfluous);
-      this.#failed.delete(id);
-      if (this.#failed.size === 0) this.#outage.ended({}, 'storage capacity is published again');
+      await this.#publish(entry);
+      entry.failures = 0;
     } catch (error) {
-      const failures = (this.#failed.get(id)?.failures ?? 0) + 1;
-      const atMs = clock.nowMs() + backoffMs(backoff, failures);
-      this.#failed.set(id, { failures, atMs });
+      entry.failures += 1;
+      entry.retryMs = clock.nowMs() + backoffMs(backoff, entry.failures);
       const reason = messageOf(error);
-      const object = wanted === undefined ? id : describeItem(wanted.item);
+      const object = entry.item && describeItem(entry.item);
       this.#outage.met(reason, { object, reason }, 'storage capacity: trying again');
     }
   }
 
-  /** Asks the driver for a value, and writes its object if that is not as it should be.
+  /** Asks the driver for the value, if it is wanted, and leaves one object that has it; or none.
    * @throws CsiError, KubeError, Error */
-  async #refresh(id: string, wanted: Wanted): Promise<void> {
-    const { kube, objects, manager, namespace, owner, clock } = this.#options;
-    const { item } = wanted;
-    const reported = await this.#ask(wanted);
-    wanted.readMs = clock.nowMs();
-    const known = objects.get(item);
-    const body = known && capacityPatch(known, reported, owner);
-    if (known !== undefined && body === undefined) return;
-    if (!(await this.#mayWrite()) || !this.#wanted.has(id)) return;
-    if (known === undefined || body === undefined) {
-      const made = newCapacityObject(objects.resource, {
-        item,
-        reported,
-        owner,
-        manager,
-        namespace,
-      });
-      objects.created(await kube.create(objects.resource, namespace, made));
-      this.#areObjectsStale = true;
-      return;
+  async #publish(entry: Entry): Promise<void> {
+    const { item, parameters } = entry;
+    const isWanted = item !== undefined && parameters !== undefined;
+    const kept = isWanted ? chooseObject(entry.objects.values()) : undefined;
+    for (const object of entry.objects.values()) {
+      if (object === kept || !(await this.#mayWrite())) continue;
+      // Wanted again meanwhile, and so due again.
+      if (!isWanted && entry.parameters !== undefined) return;
+      await this.#deleteObject(object);
     }
-    const { name } = known.metadata;
-    try {
-      await kube.patch(objects.resource, { namespace, name }, { type: 'merge', body });
-    } catch (error) {
-      if (isNotFound(error)) objects.gone(name);
-      throw error;
-    }
+    if (!isWanted) return;
+    const reported = await this.#ask(item, parameters);
+    entry.readMs = this.#options.clock.nowMs();
+    const object = chooseObject(entry.objects.values());
+    if (object === undefined) await this.#createObject(entry, item, reported);
+    else await this.#updateObject(entry, object, reported);
   }
 
-  async #ask({ item, cls }: Wanted): Promise<ReportedCapacity> {
+  async #ask(
+    { segment }: CapacityItem,
+    parameters: Readonly<Record<string, string>>,
+  ): Promise<ReportedCapacity> {
     const { getCapacity, gateway, timeoutMs } = this.#options;
     const answer = await getCapacity(
-      {
-        parameters: { ...cls.parameters },
-        accessibleTopology: { segments: toSegments(item.segment) },
-      },
+      { parameters, accessibleTopology: { segments: toSegments(segment) } },
       { timeoutMs, gateway: await gateway() },
     );
     const read = readCapacity(answer);
@@ -321,11 +349,40 @@ export class CapacityController {
     return read;
   }
 
-  async #remove({ metadata: { name, uid } }: StorageCapacity): Promise<void> {
-    const { kube, objects, namespace } = this.#options;
-    if (!(await this.#mayWrite()) || !this.#superfluous.has(name)) return;
+  async #createObject(entry: Entry, item: CapacityItem, reported: ReportedCapacity): Promise<void> {
+    const { kube, manager, namespace } = this.#options;
+    if (!(await this.#mayWrite()) || entry.parameters === undefined) return;
+    const owner = this.#owner;
+    const body = newCapacityObject({ item, reported, owner, manager, namespace });
+    const made = await kube.create<StorageCapacity>(storageCapacities, namespace, body);
+    // The watch may show it later.
+    const { name } = made.metadata;
+    if (!entry.objects.has(name)) entry.objects.set(name, transformCapacity(made));
+  }
+
+  async #updateObject(
+    entry: Entry,
+    object: StorageCapacity,
+    reported: ReportedCapacity,
+  ): Promise<void> {
+    const { kube, namespace } = this.#options;
+    const body = capacityPatch(object, reported, this.#owner);
+    if (body === undefined) return;
+    if (!(await this.#mayWrite()) || entry.parameters === undefined) return;
+    const { name } = object.metadata;
     try {
-      await kube.delete(objects.resource, { namespace, name }, { preconditions: { uid } });
+      await kube.patch(storageCapacities, { namespace, name }, { type: 'merge', body });
+    } catch (error) {
+      if (isNotFound(error)) this.#remove(object);
+      throw error;
+    }
+  }
+
+  async #deleteObject(object: StorageCapacity): Promise<void> {
+    const { kube, namespace } = this.#options;
+    const { name, uid } = object.metadata;
+    try {
+      await kube.delete(storageCapacities, { namespace, name }, { preconditions: { uid } });
     } catch (error) {
       // Another object has the name now.
       if (!isConflict(error)) throw error;
@@ -341,4 +398,10 @@ export class CapacityController {
       await clock.sleep(timerMs(this.#writes.waitMs(clock.nowMs())), signal);
     return !signal.aborted && isLeading();
   }
+}
+
+/** The key of the entry that an object belongs to. */
+function objectId(object: StorageCapacity): string {
+  const item = itemOf(object);
+  return item === undefined ? object.metadata.name : itemId(item);
 }

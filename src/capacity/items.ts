@@ -9,6 +9,12 @@ export interface CapacityItem {
   readonly segment: TopologyTerm;
 }
 
+/** A value that should be published. */
+export interface WantedItem extends CapacityItem {
+  /** Those of the class. */
+  readonly parameters: Readonly<Record<string, string>>;
+}
+
 /** For people. */
 export function describeItem({ className, segment }: CapacityItem): string {
   return `class ${className} in ${describeSegment(segment)}`;
@@ -27,14 +33,14 @@ function hasCapacity(
 
 /** Every value that should be published. */
 export function desiredItems(
-  classes: Iterable<Pick<Class, 'metadata' | 'provisioner' | 'volumeBindingMode'>>,
+  classes: Iterable<Pick<Class, 'metadata' | 'provisioner' | 'volumeBindingMode' | 'parameters'>>,
   segments: readonly TopologyTerm[],
   o: { readonly driver: string; readonly includesImmediate: boolean },
-): readonly CapacityItem[] {
+): readonly WantedItem[] {
   return [...classes]
     .filter((cls) => hasCapacity(cls, o.driver, o.includesImmediate))
-    .flatMap(({ metadata: { name: className } }) =>
-      segments.map((segment) => ({ className, segment })),
+    .flatMap(({ metadata: { name: className }, parameters = {} }) =>
+      segments.map((segment) => ({ className, segment, parameters })),
     );
 }
 
@@ -51,14 +57,9 @@ export function segmentsOf(
     const labels = topology.node(name)?.labels;
     if (topologyKeys === undefined || labels === undefined) continue;
     const segment = termOf(labels, [...new Set(topologyKeys)]);
-    if (segment !== undefined) segments.set(segmentText(segment), segment);
+    if (segment !== undefined) segments.set(JSON.stringify(segment), segment);
   }
   return [...segments.values()];
-}
-
-/** A text that two segments share only if they are equal. */
-export function segmentText(segment: TopologyTerm): string {
-  return JSON.stringify(segment);
 }
 
 /** For people: `zone=a,rack=7`; `the whole cluster` for the empty segment. */
@@ -70,15 +71,4 @@ export function describeSegment(segment: TopologyTerm): string {
 /** Identity of an item, equal for equal ones. */
 export function itemId({ className, segment }: CapacityItem): string {
   return JSON.stringify([className, segment]);
-}
-
-/** Whether a decoded JSON text is a term. */
-export function isTerm(value: unknown): value is TopologyTerm {
-  return (
-    Array.isArray(value) &&
-    value.every(
-      (label) =>
-        Array.isArray(label) && label.length === 2 && label.every((x) => typeof x === 'string'),
-    )
-  );
 }

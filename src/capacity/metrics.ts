@@ -1,4 +1,14 @@
 import { metricsIn, type Registry } from '../runtime/metrics.ts';
+import type { CapacityItem } from './items.ts';
+
+/** A value of storage capacity, wanted if it has parameters. */
+interface ShownValue {
+  readonly item: CapacityItem | undefined;
+  readonly parameters: unknown;
+  /** Unix ms. */
+  readonly readMs: number;
+  readonly objects: { readonly size: number };
+}
 
 export type CapacityMetrics = ReturnType<typeof capacityMetrics>;
 
@@ -26,19 +36,22 @@ export function capacityMetrics(registry: Registry, driver: string) {
     ['driver', 'class'],
   );
   let shown: readonly string[] = [];
-  return {
-    /** All zero while another ingest leads. */
-    setCounts(counts: { goal: number; current: number; obsolete: number }): void {
-      goal.set({ driver }, counts.goal);
-      current.set({ driver }, counts.current);
-      obsolete.set({ driver }, counts.obsolete);
-    },
-    /** By class. */
-    setOldest(agesMs: ReadonlyMap<string, number>): void {
-      for (const className of shown) oldest.remove({ driver, class: className });
-      for (const [className, ageMs] of agesMs)
-        oldest.set({ driver, class: className }, ageMs / 1000);
-      shown = [...agesMs.keys()];
-    },
+  /** @param values  none while another ingest leads */
+  const show = (values: readonly ShownValue[], nowMs: number): void => {
+    const wanted = values.filter(({ parameters }) => parameters !== undefined);
+    const existing = wanted.filter(({ objects }) => objects.size > 0).length;
+    const objects = values.reduce((sum, { objects: { size } }) => sum + size, 0);
+    goal.set({ driver }, wanted.length);
+    current.set({ driver }, existing);
+    obsolete.set({ driver }, objects - existing);
+    const agesMs = new Map<string, number>();
+    for (const { item, readMs } of wanted) {
+      const className = item?.className ?? '';
+      agesMs.set(className, Math.max(agesMs.get(className) ?? 0, nowMs - readMs));
+    }
+    for (const className of shown) oldest.remove({ driver, class: className });
+    for (const [className, ageMs] of agesMs) oldest.set({ driver, class: className }, ageMs / 1000);
+    shown = [...agesMs.keys()];
   };
+  return { show };
 }

@@ -2,7 +2,7 @@ import type { GetCapacityResponse } from '../csi/generated/csi_pb.ts';
 import * as keys from '../kube/keys.ts';
 import type { OwnerReference, StorageCapacity } from '../kube/objects.ts';
 import { formatBytes, parseQuantityBytes } from '../kube/quantity.ts';
-import { apiVersionOf, type Resource } from '../kube/resources.ts';
+import { apiVersionOf, storageCapacities } from '../kube/resources.ts';
 import { omitUnset } from '../runtime/json.ts';
 import { compareTexts, toSegments, toTerm } from '../topology/term.ts';
 import type { CapacityItem } from './items.ts';
@@ -88,13 +88,16 @@ export interface NewCapacity {
 }
 
 /** The body that creates an object. */
-export function newCapacityObject(
-  resource: Resource,
-  { item, reported, owner, manager, namespace }: NewCapacity,
-): Readonly<Record<string, unknown>> {
+export function newCapacityObject({
+  item,
+  reported,
+  owner,
+  manager,
+  namespace,
+}: NewCapacity): Readonly<Record<string, unknown>> {
   return {
-    apiVersion: apiVersionOf(resource),
-    kind: resource.kind,
+    apiVersion: apiVersionOf(storageCapacities),
+    kind: storageCapacities.kind,
     metadata: {
       generateName: 'csisc-',
       namespace,

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { OwnerReference, StorageCapacity } from '#src/kube/objects.ts';
-import { storageCapacities } from '#src/kube/resources.ts';
 import {
   capacityPatch,
   chooseObject,
@@ -53,7 +52,7 @@ describe('the answer to GetCapacity', () => {
 describe('our objects', () => {
   it('are made of item, value and owner', () =>
     assert.deepEqual(
-      newCapacityObject(storageCapacities, {
+      newCapacityObject({
         item: { className: 'fast', segment: [['zone', 'a']] },
         reported: reported(GI, 1000n),
         owner: OWNER,
@@ -80,18 +79,14 @@ describe('our objects', () => {
     ));
 
   it('select all nodes for the whole cluster', () => {
-    const made = newCapacityObject(
-      { ...storageCapacities, version: 'v1beta1' },
-      {
-        item: { className: 'fast', segment: [] },
-        reported: reported(0n),
-        owner: undefined,
-        manager: MANAGER,
-        namespace: 'ns',
-      },
-    );
-    const { apiVersion, metadata, nodeTopology, capacity } = made as unknown as StorageCapacity;
-    assert.equal(apiVersion, 'storage.k8s.io/v1beta1');
+    const made = newCapacityObject({
+      item: { className: 'fast', segment: [] },
+      reported: reported(0n),
+      owner: undefined,
+      manager: MANAGER,
+      namespace: 'ns',
+    });
+    const { metadata, nodeTopology, capacity } = made as unknown as StorageCapacity;
     assert.equal(metadata.ownerReferences, undefined);
     assert.deepEqual(nodeTopology, {});
     assert.equal(capacity, '0');

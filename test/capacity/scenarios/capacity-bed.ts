@@ -1,9 +1,7 @@
 import type { GetCapacityRequest } from '#src/csi/generated/csi_pb.ts';
 import { CapacityController } from '#src/capacity/controller.ts';
-import { type CapacityHint, takeHints } from '#src/capacity/hints.ts';
-import { ObjectStore } from '#src/capacity/object-store.ts';
+import { takeHints } from '#src/capacity/hints.ts';
 import type { CsiClient } from '#src/gateway-client/client.ts';
-import { capacityMetrics } from '#src/capacity/metrics.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Class, OwnerReference, StorageCapacity } from '#src/kube/objects.ts';
 import { startReflector } from '#src/kube/reflector.ts';
@@ -12,7 +10,6 @@ import { Closers } from '#src/runtime/closers.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { type Logger, silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
-import { startNodeWatch } from '#src/topology/node-watch.ts';
 import { labelsOf, managedBy } from '#src/capacity/objects.ts';
 import { type SampleDriver, startSampleDriver } from '../../../sandbox/driver/server.ts';
 import { makeFolder } from '../../harness/csi-folder.ts';
@@ -128,6 +125,7 @@ export class Stage {
   readonly metrics = new Registry();
   readonly #csi: CsiClient;
   readonly #closers = new Closers();
+  #controller: CapacityController | undefined;
   /** How often ingest has asked whether it leads. */
   #looks = 0;
   /** Calls of the driver, and writes, that were begun. */
@@ -226,28 +224,20 @@ export class Stage {
   async start(o: StartOptions = {}): Promise<void> {
     const place = { redis: this.bed.redis.redis, prefix: 'csi', driver: this.manager.driver };
     const client = await this.bed.cluster.client();
-    const shared = { client, log: silentLog, metrics: this.metrics };
-    let controller: CapacityController | undefined;
-    const onChange = (): void => controller?.changed();
-    const nodeWatch = startNodeWatch({ ...shared, driver: place.driver, onChange });
     const classWatch = startReflector<Class>({
-      ...shared,
+      client,
+      log: silentLog,
+      metrics: this.metrics,
       resource: classes,
       transform: (raw) => raw as Class,
-      onChange,
+      onChange: () => this.#controller?.changed(),
     });
-    const objects = new ObjectStore({
-      ...shared,
-      namespace: this.name,
-      manager: this.manager,
-      onChange: (change) => controller?.objectChanged(change),
-      clock: systemClock,
-    });
-    await Promise.all([nodeWatch.waitForSync(), classWatch.waitForSync(), objects.open()]);
+    await classWatch.waitForSync();
     const { isLeading = () => true, nowMs = systemClock.nowMs } = o;
     const { kube } = this.bed;
-    controller = new CapacityController({
+    const controller = new CapacityController({
       kube: {
+        ...client,
         create: (...args) => this.#follow(kube.create(...args)),
         patch: (...args) => this.#follow(kube.patch(...args)),
         delete: (...args) => this.#follow(kube.delete(...args)),
@@ -255,16 +245,15 @@ export class Stage {
       getCapacity: (...args) => this.#follow(this.#csi.getCapacity(...args)),
       gateway: () => Promise.resolve(''),
       classes: () => classWatch.list(),
-      nodes: nodeWatch,
-      objects,
+      ownNode: undefined,
       takeHints: () => takeHints(place),
+      findOwner: () => Promise.resolve('owner' in o ? o.owner : OWNER),
       isLeading: () => {
         this.#looks += 1;
         return isLeading();
       },
       manager: this.manager,
       namespace: this.name,
-      owner: 'owner' in o ? o.owner : OWNER,
       includesImmediate: o.includesImmediate ?? false,
       pollMs: o.pollMs ?? 3_600_000,
       threads: o.isIdle === true ? 0 : (o.threads ?? 2),
@@ -272,16 +261,21 @@ export class Stage {
       backoff: { startMs: 10, maxMs: 500 },
       writes: o.writes ?? { perSecond: 0, burst: 1 },
       stepMs: 20,
-      metrics: capacityMetrics(this.metrics, place.driver),
+      metrics: this.metrics,
       clock: { ...systemClock, nowMs },
       log: o.log ?? silentLog,
     });
-    const own = controller;
+    this.#controller = controller;
     this.#closers.add('stage', async () => {
-      await own.stop();
-      await Promise.all([nodeWatch.stop(), classWatch.stop(), objects.stop()]);
+      await controller.stop();
+      await classWatch.stop();
     });
     await (o.isIdle === true ? this.looked() : this.settle());
+  }
+
+  /** Why nothing is published, as /readyz says it. */
+  get trouble(): string | undefined {
+    return this.#controller?.trouble;
   }
 
   #follow<T>(sent: Promise<T>): Promise<T> {
@@ -290,10 +284,9 @@ export class Stage {
     return sent.finally(() => (this.#underWay -= 1));
   }
 
-  /** Leaves hints as runs of claims and volumes do. */
-  async hint(...hints: readonly CapacityHint[]): Promise<void> {
-    const texts = hints.map((hint) => JSON.stringify(hint));
-    await this.bed.redis.redis.sadd(`{csi}:capacity-hints:${this.manager.driver}`, ...texts);
+  /** Leaves a hint as runs of claims and volumes do. */
+  async hint(hint: string): Promise<void> {
+    await this.bed.redis.redis.sadd(`{csi}:capacity-hints:${this.manager.driver}`, hint);
   }
 
   /** Resolves when ingest has done everything that follows from what has changed. */

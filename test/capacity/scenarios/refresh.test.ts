@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { classHint, segmentHint } from '#src/capacity/hints.ts';
 import { createLogger } from '#src/runtime/log.ts';
 import { toTerm } from '#src/topology/term.ts';
 import { until } from '../../harness/until.ts';
@@ -70,8 +71,8 @@ describe('a refresh of storage capacity', () => {
       await startWith(segments);
       await stage.hint(
         'class' in hint
-          ? { className: stage.className(hint.class) }
-          : { segment: toTerm(hint.segment) },
+          ? classHint(stage.className(hint.class))
+          : segmentHint(toTerm(hint.segment)),
       );
       await stage.settle();
       assert.deepEqual(asked(), expected);
@@ -82,7 +83,7 @@ describe('a refresh of storage capacity', () => {
     await startWith([FOO, BAR]);
     bed.answer = () => ({ availableCapacity: 5n * GI });
     const startedMs = Date.now();
-    await stage.hint({ segment: toTerm(BAR) });
+    await stage.hint(segmentHint(toTerm(BAR)));
     await stage.untilSummary('a foo 1Gi', 'b foo 1Gi', 'a bar 5Gi', 'b bar 5Gi');
     assert.ok(Date.now() - startedMs < 1_000, `${Date.now() - startedMs} ms`);
   });
@@ -122,7 +123,7 @@ describe('a refresh of storage capacity', () => {
     await stage.start();
     await stage.untilSummary('a foo 9223372036854775807');
     bed.answer = undefined;
-    await stage.hint({ segment: toTerm(FOO) });
+    await stage.hint(segmentHint(toTerm(FOO)));
     await stage.untilSummary('a foo 1Gi');
   });
 
@@ -131,7 +132,7 @@ describe('a refresh of storage capacity', () => {
     await stage.addClass('a');
     await stage.start();
     const segment = toTerm({ ['k'.repeat(300)]: 'v'.repeat(300), __proto__: 'x' });
-    await stage.hint({ segment });
+    await stage.hint(segmentHint(segment));
     await stage.settle();
     assert.deepEqual(await stage.summary(), ['a foo 1Gi']);
   });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { csiNodes, nodes } from '#src/kube/resources.ts';
+import { until } from '../../harness/until.ts';
 import { CapacityBed, type Stage } from './capacity-bed.ts';
 
 const FOO = { layer0: 'foo' };
@@ -130,5 +131,21 @@ describe('when nodes change, storage capacity', () => {
     await starting;
     await stage.untilSummary('a foo 1Gi');
     assert.equal((await stage.objects())[0]?.metadata.uid, before?.metadata.uid);
+  });
+
+  it('waits where listing is refused, and says which right lacks (R-31)', async () => {
+    await stage.addNode('one', FOO);
+    const lift = bed.cluster.api.faults.inject({
+      action: { kind: 'status', code: 403, message: 'refused' },
+      verb: 'list',
+      plural: 'csistoragecapacities',
+      times: Infinity,
+    });
+    const starting = stage.start();
+    await until(() => /grant list and watch/.test(stage.trouble ?? ''), 'it says what to grant');
+    lift();
+    await starting;
+    await stage.untilSummary('a foo 1Gi');
+    assert.equal(stage.trouble, undefined);
   });
 });
