@@ -91,12 +91,12 @@ export function termText({ transitions, leader }: Term): string {
 
 const beginScript = defineNamedScript({
   keys: HISTORY_KEYS,
-  args: { transitions: 'number', text: 'text', hasLed: ['0', '1'] },
+  args: { transitions: 'number', text: 'text', hasLed: 'flag' },
   answers: { begun: {}, behind: { transitions: 'number' } },
   lua: `
 local stored = redis.call('GET', term) or ''
 local current = tonumber(string.match(stored, '^(%d+)/')) or 0
-local isDisplaced = hasLed == '1' and current == transitions and stored ~= text and stored ~= ''
+local isDisplaced = hasLed and current == transitions and stored ~= text and stored ~= ''
 if current > transitions or isDisplaced then return {'behind', 'transitions', current} end
 redis.call('SET', term, text)
 return {'begun'}
@@ -112,7 +112,7 @@ export async function beginTerm(
   hasLed: boolean,
 ): Promise<number | undefined> {
   const { transitions } = term;
-  const args = { transitions, text: termText(term), hasLed: hasLed ? '1' : '0' } as const;
+  const args = { transitions, text: termText(term), hasLed };
   const answer = await beginScript.run(place.redis, historyKeys(place), args);
   return answer.kind === 'behind' ? answer.transitions : undefined;
 }

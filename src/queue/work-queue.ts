@@ -108,12 +108,12 @@ return {'finished', 'ids', ids, 'datas', datas, 'forgotten', redis.call('HKEYS',
 /** Removes jobs that are finished, and with `isForced` those that are not. */
 const removeScript = defineNamedScript({
   keys: [...HISTORY_KEYS, 'root', 'forget'],
-  args: { termOfOurs: 'text', known: 'text', ids: 'text', isForced: ['0', '1'] },
+  args: { termOfOurs: 'text', known: 'text', ids: 'text', isForced: 'flag' },
   answers: { outdated: {}, ok: {} },
   lua: `${LEADING_LUA}for _, id in ipairs(cjson.decode(ids)) do
   local job = root .. id
   local isRemoved = redis.call('ZREM', root .. 'completed', id) == 1
-  if isForced == '1' then
+  if isForced then
     redis.call('ZREM', root .. 'delayed', id)
     redis.call('ZREM', root .. 'prioritized', id)
     redis.call('LREM', root .. 'active', 1, id)
@@ -242,8 +242,7 @@ export class WorkQueue {
   ): Promise<void> {
     if (ids.length === 0) return Promise.resolve();
     return this.#inTurn(async () => {
-      const force = isForced ? '1' : '0';
-      const args = { ...argsOf(leading), ids: JSON.stringify(ids), isForced: force } as const;
+      const args = { ...argsOf(leading), ids: JSON.stringify(ids), isForced };
       const answer = await removeScript.run(this.#place.redis, this.#keys(kind), args);
       if (answer.kind === 'outdated') throw new LeadershipOutdated();
     });

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Redis } from 'ioredis';
 
-interface FieldValues {
+interface Values {
   readonly text: string;
   /** A whole number. */
   readonly number: number;
@@ -9,15 +9,10 @@ interface FieldValues {
   readonly flag: boolean;
   readonly list: readonly string[];
 }
-/** The type of a field; a list of texts allows each of them. */
-type FieldType = keyof FieldValues | readonly string[];
-type Fields = Readonly<Record<string, FieldType>>;
-type ValueOf<T extends FieldType> = T extends keyof FieldValues
-  ? FieldValues[T]
-  : Extract<T, readonly string[]>[number];
-type ValuesOf<F extends Fields> = { readonly [Name in keyof F]: ValueOf<F[Name]> };
+type Fields = Readonly<Record<string, keyof Values>>;
+type ValuesOf<F extends Fields> = { readonly [Name in keyof F]: Values[F[Name]] };
 /** The decoded answer of a script that declares `A`. */
-export type AnswerOf<A extends Readonly<Record<string, Fields>>> = {
+type AnswerOf<A extends Readonly<Record<string, Fields>>> = {
   readonly [Kind in keyof A & string]: { readonly kind: Kind } & ValuesOf<A[Kind]>;
 }[keyof A & string];
 
@@ -33,33 +28,12 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 `;
 
-/** Prepares a Lua script, which is sent once per Redis and called by its digest from then on. */
-function defineScript(lua: string) {
-  const digest = createHash('sha1').update(lua).digest('hex');
-  return {
-    /** @returns what the script returns, as Redis encodes it: the caller knows its shape */
-    async run(
-      redis: Redis,
-      keys: readonly string[],
-      args: readonly (string | number)[],
-    ): Promise<unknown> {
-      const rest = [keys.length, ...keys, ...args] as const;
-      try {
-        return await redis.evalsha(digest, ...rest);
-      } catch (error) {
-        if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error;
-        return await redis.eval(lua, ...rest);
-      }
-    },
-  };
-}
-
-/** Prepares a script; sends nothing. In `lua`, each key and argument is a local of its name. The
- * script returns a list: the kind of the answer, then names and values in turn, as in
- * `return {'busy', 'waitMs', 5}`. */
+/** Prepares a script; sends nothing. It is sent once per Redis, and called by its digest from then
+ * on. In `lua`, each key and argument is a local of its name. The script returns a list: the kind of
+ * the answer, then names and values in turn, as in `return {'busy', 'waitMs', 5}`. */
 export function defineNamedScript<
   const K extends string,
-  const A extends Readonly<Record<string, 'text' | 'number' | readonly string[]>>,
+  const A extends Readonly<Record<string, 'text' | 'number' | 'flag'>>,
   const R extends Readonly<Record<string, Fields>>,
 >(script: {
   readonly keys: readonly K[];
@@ -68,24 +42,38 @@ export function defineNamedScript<
   readonly answers: R;
   readonly lua: string;
 }): NamedScript<K, ValuesOf<A>, AnswerOf<R>> {
-  const { keys, args, answers, lua } = script;
+  const { keys, args, answers } = script;
   const names = Object.keys(args);
   const keyValues = keys.map((_, i) => `KEYS[${i + 1}]`);
-  const argValues = names.map((name, i) =>
-    args[name] === 'number' ? `tonumber(ARGV[${i + 1}])` : `ARGV[${i + 1}]`,
-  );
-  const prepared = defineScript(localsOf(keys, keyValues) + localsOf(names, argValues) + lua);
+  const argValues = names.map((name, i) => argOf(args[name], i + 1));
+  const lua = localsOf(keys, keyValues) + localsOf(names, argValues) + script.lua;
+  const digest = createHash('sha1').update(lua).digest('hex');
   return {
     async run(redis, keyTexts, given) {
       const values: Readonly<Record<string, unknown>> = given;
-      const reply = await prepared.run(
-        redis,
-        keys.map((key) => keyTexts[key]),
-        names.map((name) => String(values[name])),
-      );
+      const call = [
+        keys.length,
+        ...keys.map((key) => keyTexts[key]),
+        ...names.map((name) => encode(values[name])),
+      ] as const;
+      const reply = await redis.evalsha(digest, ...call).catch((error: unknown) => {
+        if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error;
+        return redis.eval(lua, ...call);
+      });
       return decodeAnswer(answers, reply) as AnswerOf<R>;
     },
   };
+}
+
+/** Lua: an argument as its type says. */
+function argOf(type: keyof Values | undefined, place: number): string {
+  const text = `ARGV[${place}]`;
+  if (type === 'flag') return `${text} == '1'`;
+  return type === 'number' ? `tonumber(${text})` : text;
+}
+
+function encode(value: unknown): string {
+  return typeof value === 'boolean' ? String(Number(value)) : String(value);
 }
 
 function localsOf(names: readonly string[], values: readonly string[]): string {
@@ -107,7 +95,7 @@ function decodeAnswer(answers: Readonly<Record<string, Fields>>, reply: unknown)
   return { kind, ...Object.fromEntries(decoded) };
 }
 
-function decodeField(type: FieldType, value: unknown): unknown {
+function decodeField(type: keyof Values, value: unknown): unknown {
   if (type === 'list') return (value as readonly unknown[]).map(String);
   if (type === 'flag') return String(value) === '1';
   return type === 'number' ? Number(value) : String(value);

@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis';
+import { redisNowMs } from './clock.ts';
 import { keyPrefix } from './key-prefix.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 
@@ -60,11 +61,7 @@ export async function readProcesses(
 
 /** @returns the entries by instance, each `TIME JSON`, and the time of Redis, in Unix ms */
 async function readAll(redis: Redis, prefix: string) {
-  const [entries, [seconds]] = await Promise.all([
-    redis.hgetall(processesKey(prefix)),
-    redis.time(),
-  ]);
-  return [entries, Number(seconds) * 1_000] as const;
+  return Promise.all([redis.hgetall(processesKey(prefix)), redisNowMs(redis)]);
 }
 
 function isAtWork(text: string, nowMs: number): boolean {

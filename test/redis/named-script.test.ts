@@ -13,26 +13,23 @@ describe('defineNamedScript', () => {
   it('gives keys and arguments to Lua by name, and the answer back by name', async () => {
     const script = defineNamedScript({
       keys: ['source', 'target'],
-      args: { added: 'number', mode: ['plain', 'other'] },
-      answers: {
-        copied: { text: 'text', sum: 'number', isOther: 'flag', all: 'list', mode: ['plain'] },
-      },
+      args: { added: 'number', isOther: 'flag' },
+      answers: { copied: { text: 'text', sum: 'number', isOther: 'flag', all: 'list' } },
       lua: `
 local text = redis.call('GET', source)
 redis.call('SET', target, text)
-return {'copied', 'text', text, 'sum', added + 1, 'isOther', mode == 'other' and '1' or '0',
-  'all', {source, target}, 'mode', mode}
+return {'copied', 'text', text, 'sum', added + 1, 'isOther', isOther and '1' or '0',
+  'all', {source, target}}
 `,
     });
     await server.redis.set('a', 'value');
     const keys = { source: 'a', target: 'b' };
-    assert.deepEqual(await script.run(server.redis, keys, { added: 4, mode: 'plain' }), {
+    assert.deepEqual(await script.run(server.redis, keys, { added: 4, isOther: true }), {
       kind: 'copied',
       text: 'value',
       sum: 5,
-      isOther: false,
+      isOther: true,
       all: ['a', 'b'],
-      mode: 'plain',
     });
     assert.equal(await server.redis.get('b'), 'value');
   });
