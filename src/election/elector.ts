@@ -198,7 +198,7 @@ export class Elector {
     this.#hasLease = true;
     this.#status.set({ name: leaseName }, 1);
     log.debug({ lease: leaseName, identity }, 'leading');
-    this.#notify(() => this.#options.onStartedLeading(this));
+    this.#options.onStartedLeading(this);
     return retryPeriodMs;
   }
 
@@ -305,7 +305,7 @@ export class Elector {
     this.#status.set({ name: leaseName }, 0);
     for (const each of this.#awaited.splice(0)) each();
     log.debug({ lease: leaseName, identity, reason }, 'not leading any more');
-    this.#notify(() => this.#options.onStoppedLeading(reason));
+    this.#options.onStoppedLeading(reason);
   }
 
   /** Updates the Lease as last seen or, where that is refused, as read afresh. */
@@ -325,30 +325,17 @@ export class Elector {
     }
   }
 
-  /** Rejects after the limit, even if the store ignores the signal. */
+  /** Aborts the call after the limit. */
   async #withLimit<T>(limitMs: number, call: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const done = new AbortController();
     const limit = new AbortController();
-    const timeout = this.#clock.sleep(Math.max(0, limitMs), done.signal).then((): never => {
-      const error = new Error(`no answer within ${limitMs} ms`);
-      limit.abort(error);
-      throw error;
-    });
-    // If the call ends first, nothing else handles the rejection.
-    timeout.catch(() => undefined);
+    void this.#clock
+      .sleep(Math.max(0, limitMs), done.signal)
+      .then(() => limit.abort(new Error(`no answer within ${limitMs} ms`)));
     try {
-      return await Promise.race([call(limit.signal), timeout]);
+      return await call(limit.signal);
     } finally {
       done.abort();
-    }
-  }
-
-  #notify(callback: () => void): void {
-    const { log, leaseName } = this.#options;
-    try {
-      callback();
-    } catch (error) {
-      log.error({ err: error, lease: leaseName }, 'a callback of the election threw');
     }
   }
 }

@@ -15,7 +15,6 @@ export interface ListOptions extends CallOptions {
   readonly namespace?: string | undefined;
   readonly limit?: number | undefined;
   readonly continueToken?: string | undefined;
-  readonly resourceVersion?: string;
   readonly labelSelector?: string | undefined;
   readonly fieldSelector?: string | undefined;
   /** The items have only their metadata. */
@@ -93,7 +92,6 @@ export interface KubeClient {
 
 const PATCH_TYPES = {
   merge: 'application/merge-patch+json',
-  json: 'application/json-patch+json',
   strategic: 'application/strategic-merge-patch+json',
 } as const;
 
@@ -178,7 +176,6 @@ function listCall(resource: Resource, o: ListOptions): ApiCall {
     query: {
       limit: o.limit,
       continue: o.continueToken,
-      resourceVersion: o.resourceVersion,
       labelSelector: o.labelSelector,
       fieldSelector: o.fieldSelector,
     },

@@ -235,16 +235,6 @@ describe('Elector', () => {
     assert.equal(a.elector.isHealthy(), true, 'it noticed');
   });
 
-  it('survives a callback that throws', async () => {
-    const a = candidate('a', store.connect(), {
-      onStartedLeading: () => {
-        throw new Error('oops');
-      },
-    });
-    await clock.pass(20_000);
-    assert.equal(a.elector.isLeader, true);
-  });
-
   it('takes over without a watch too, when it next reads the Lease', async () => {
     const a = candidate('a', store.connect());
     await runPending();

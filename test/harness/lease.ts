@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { LeaseRecord } from '#src/election/lease.ts';
 import type { LeaseStore, StoredLease } from '#src/election/kube-lease-store.ts';
@@ -75,16 +76,16 @@ export class MemoryLeaseStore {
       hanging: false,
       blind: false,
       calls: 0,
-      get: async () => {
-        await reach();
+      get: async (signal: AbortSignal) => {
+        await reach(signal);
         return this.lease;
       },
-      create: async (record: LeaseRecord) => {
-        await reach();
+      create: async (record: LeaseRecord, signal: AbortSignal) => {
+        await reach(signal);
         return this.lease === undefined ? this.write(record) : undefined;
       },
-      update: async (record: LeaseRecord, over: StoredLease) => {
-        await reach();
+      update: async (record: LeaseRecord, over: StoredLease, signal: AbortSignal) => {
+        await reach(signal);
         return this.lease?.version === over.version ? this.write(record) : undefined;
       },
       watch: (onChange: (lease: StoredLease | undefined) => void) => {
@@ -95,10 +96,11 @@ export class MemoryLeaseStore {
         return () => void this.#watchers.delete(notify);
       },
     };
-    const reach = async (): Promise<void> => {
+    const reach = async (signal: AbortSignal): Promise<void> => {
       connection.calls += 1;
       await turn();
-      if (connection.hanging) await new Promise(() => undefined);
+      if (connection.hanging) await once(signal, 'abort');
+      signal.throwIfAborted();
       if (connection.broken) throw new Error('connection refused');
     };
     return connection;
