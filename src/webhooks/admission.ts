@@ -37,7 +37,8 @@ export class AdmissionEndpoint implements Endpoint {
   async answer(request: Request, response: Response): Promise<void> {
     const body = await this.#bodies.receive(request, MAX_BODY_BYTES);
     const { uid, verdict } = readAdmissionReview(body);
-    sendJson(response, allowAdmission(uid));
+    const allowed = { uid, allowed: true };
+    sendJson(response, { apiVersion: API_VERSION, kind: 'AdmissionReview', response: allowed });
     if (typeof verdict === 'string')
       this.#context.metrics.reviews.inc({ result: `ignored-${verdict}` });
     else void this.#leaveNotices(verdict);
@@ -104,11 +105,6 @@ export function readAdmissionReview(body: Buffer): AdmissionQuestion {
   if (!OPERATIONS.has(request['operation'])) return { uid, verdict: 'other-type' };
   const verdict = orProblem(() => judgeIdentity(identityOfRequest(request)));
   return { uid, verdict: verdict instanceof RequestProblem ? 'no-object' : verdict };
-}
-
-/** The answer that allows the request. */
-function allowAdmission(uid: string): object {
-  return { apiVersion: API_VERSION, kind: 'AdmissionReview', response: { uid, allowed: true } };
 }
 
 /** The kind is that of the object also where the request is about its status. The name is empty

@@ -5,8 +5,14 @@ import { TLSSocket } from 'node:tls';
 import { peerCertificate } from '../runtime/certificate-names.ts';
 import { decodeBase64, type HeaderValues } from './decode.ts';
 import { RequestProblem } from './problem.ts';
+import { BodyReceiver } from './receive-body.ts';
 import { type BearerTokens, findToken, type Sender, type SigningKeys } from './sender-secrets.ts';
 
+const MAX_BODY_BYTES = 2 * 1024 * 1024;
+/** Bodies that are being received, all together. */
+const MAX_MEMORY_BYTES = 32 * 1024 * 1024;
+/** The same for bodies whose sender is not known before they are there. */
+const MAX_UNVERIFIED_BYTES = 16 * 1024 * 1024;
 /** How far the time of a request may be from ours. */
 const TOLERANCE_SECONDS = 300;
 const MAX_SIGNATURES = 16;
@@ -21,16 +27,22 @@ export interface Credentials {
   readonly allowedNames: readonly string[];
 }
 
-/** What the headers of a request say about its sender: who it is, or how to find that out by the
- * body. */
-export type HeaderVerdict = Sender | ((body: Buffer) => Sender);
+/** A request whose sender is allowed. */
+export interface AllowedRequest {
+  readonly sender: Sender;
+  readonly body: Buffer;
+  /** Of a signed request: the same in each repetition. */
+  readonly deliveryId?: string;
+}
 
-/** Finds out who sends a request. Any one of the credentials that are configured is enough; a
- * signature that is shown is checked in any case. */
+/** Receives requests, and finds out who sends them. Any one of the credentials that are configured
+ * is enough; a signature that is shown is checked in any case. */
 export class Authenticator {
   readonly #credentials: Credentials;
   /** What a sender can show, for its error; '' where anybody may send. */
   readonly #wanted: string;
+  readonly #bodies = new BodyReceiver(MAX_MEMORY_BYTES);
+  readonly #unverified = new BodyReceiver(MAX_UNVERIFIED_BYTES);
 
   constructor(credentials: Credentials) {
     const { tokens, signingKeys, allowedNames } = credentials;
@@ -44,20 +56,21 @@ export class Authenticator {
     ].join(', or ');
   }
 
-  /** @throws RequestProblem for a request without a valid credential */
-  readHeaders({ headersDistinct: headers, socket }: IncomingMessage): HeaderVerdict {
+  /** Receives the body. One without a credential in its headers is not read.
+   * @throws RequestProblem for a request without a valid credential */
+  async receive(request: IncomingMessage): Promise<AllowedRequest> {
+    const { headersDistinct: headers, socket } = request;
     const { signingKeys } = this.#credentials;
     const sender = this.#findSender(headers, socket);
     if (signingKeys !== undefined && HEADERS.some((name) => headers[name] !== undefined)) {
-      const signed = readSignedHeaders(headers, Date.now());
-      if (typeof signed === 'string') throw this.#refuse(signed);
-      return (body) => {
-        const signer = findSigner(signed, body, signingKeys.current);
-        if (signer === undefined) throw this.#refuse('no key matches webhook-signature');
-        return sender ?? signer;
-      };
+      const body = await this.#unverified.receive(request, MAX_BODY_BYTES);
+      const signer = verifySignature(headers, body, signingKeys.current, Date.now());
+      if (typeof signer === 'string') throw this.#refuse(signer);
+      const deliveryId = `webhook ${headers['webhook-id']?.[0]}`;
+      return { sender: sender ?? signer, body, deliveryId };
     }
-    if (sender !== undefined) return sender;
+    if (sender !== undefined)
+      return { sender, body: await this.#bodies.receive(request, MAX_BODY_BYTES) };
     // The signature of the certificate is good, but no name in it is allowed.
     if (socket instanceof TLSSocket && socket.authorized)
       throw new RequestProblem(
@@ -90,17 +103,15 @@ function findCertificateName(socket: Socket, allowed: readonly string[]): string
   return endMs > Date.now() ? names.find((name) => allowed.includes(name)) : undefined;
 }
 
-/* Signatures as Standard Webhooks describes them: HMAC-SHA256 of id, time and body. */
-
-interface SignedHeaders {
-  readonly id: string;
-  readonly timestamp: string;
-  readonly signatures: readonly string[];
-}
-
-/** Checks what can be checked before the body is there.
- * @returns the reason for the log if the signature can't be valid */
-export function readSignedHeaders(headers: HeaderValues, nowMs: number): SignedHeaders | string {
+/** Verifies a signature as Standard Webhooks describes it: HMAC-SHA256 of id, time and body.
+ * @param body  the bytes as they came
+ * @returns the sender with whose key the body was signed; for the log, why there is none */
+export function verifySignature(
+  headers: HeaderValues,
+  body: Buffer,
+  keys: SigningKeys,
+  nowMs: number,
+): Sender | string {
   for (const name of HEADERS)
     if (headers[name]?.length !== 1 || headers[name][0] === '')
       return `${name} is missing, empty or repeated`;
@@ -112,26 +123,14 @@ export function readSignedHeaders(headers: HeaderValues, nowMs: number): SignedH
     .split(' ')
     .flatMap((part) => /^v1,(.+)$/.exec(part)?.[1] ?? [])
     .slice(0, MAX_SIGNATURES);
-  return signatures.length === 0
-    ? 'webhook-signature has no v1 signature'
-    : { id, timestamp, signatures };
-}
-
-/** The sender with whose key the body was signed.
- * @param body  the bytes as they came
- * @returns undefined if there is none */
-export function findSigner(
-  { id, timestamp, signatures }: SignedHeaders,
-  body: Buffer,
-  keys: SigningKeys,
-): Sender | undefined {
   // Node gives the bytes of headers as Latin-1.
   const head = Buffer.from(`${id}.${timestamp}.`, 'latin1');
-  return keys.find(({ key }) => {
+  const signer = keys.find(({ key }) => {
     const expected = createHmac('sha256', key).update(head).update(body).digest();
     // Each is compared, whether or not one before it was right.
     return signatures.filter((text) => isSame(text, expected)).length > 0;
-  })?.sender;
+  });
+  return signer?.sender ?? 'no key matches a v1 signature in webhook-signature';
 }
 
 function isSame(text: string, expected: Buffer): boolean {

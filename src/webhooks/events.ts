@@ -8,17 +8,9 @@ import type { Authenticator } from './authenticator.ts';
 import type { ChangeNotice } from './notices.ts';
 import { RequestProblem, sendJson, sendProblem, unavailable } from './problem.ts';
 import { readEvents } from './read-events.ts';
-import { BodyReceiver } from './receive-body.ts';
 import type { Sender } from './sender-secrets.ts';
 import type { Endpoint, EndpointContext } from './webhook-server.ts';
 
-const MAX_BODY_BYTES = 2 * 1024 * 1024;
-/** Bodies that are being received, all together. */
-const MAX_MEMORY_BYTES = 32 * 1024 * 1024;
-/** The same for bodies whose sender is not known before they are there. */
-const MAX_UNVERIFIED_BYTES = 16 * 1024 * 1024;
-/** Problems of one batch that are reported. */
-const MAX_REPORTED = 100;
 /** Ids of events that are remembered, and for how long: twice as long as a signed request may be
  * repeated. One that was forgotten makes a second notice, which harms nobody. */
 const SEEN = { maxSize: 25_000, maxAge: 600_000 };
@@ -30,8 +22,6 @@ export class EventsEndpoint implements Endpoint {
   readonly #warnings: RareWarnings;
   /** By sender, so that none can have events of another one taken for repetitions, and event. */
   readonly #seen = new QuickLRU<string, true>(SEEN);
-  readonly #bodies = new BodyReceiver(MAX_MEMORY_BYTES);
-  readonly #unverified = new BodyReceiver(MAX_UNVERIFIED_BYTES);
 
   constructor(authenticator: Authenticator, context: EndpointContext) {
     this.#authenticator = authenticator;
@@ -42,29 +32,16 @@ export class EventsEndpoint implements Endpoint {
   /** @throws RequestProblem */
   async answer(request: Request, response: Response): Promise<void> {
     if (this.#context.stopping.aborted) throw unavailable('the process stops');
-    const { headersDistinct: headers } = request;
-    const verdict = this.#authenticator.readHeaders(request);
-    const isSigned = typeof verdict === 'function';
-    const bodies = isSigned ? this.#unverified : this.#bodies;
-    const body = await bodies.receive(request, MAX_BODY_BYTES);
-    const sender = isSigned ? verdict(body) : verdict;
-    const deliveryKey = isSigned ? seenKey(sender, `webhook ${headers['webhook-id']?.[0]}`) : '';
-    response.status(202);
-    if (this.#seen.has(deliveryKey)) {
-      this.#context.metrics.events.inc({ sender: sender.kind, result: 'duplicate' });
-      return sendJson(response, { accepted: 0, ignored: 0, duplicates: 1 });
-    }
-    const read = readEvents(headers, body);
-    const report = await this.#take(sender, read);
-    if (isSigned) this.#seen.set(deliveryKey, true);
+    const { sender, body, deliveryId } = await this.#authenticator.receive(request);
+    const read = readEvents(request.headersDistinct, body);
+    const report = await this.#take(sender, read, deliveryId);
     const problems = read.flatMap((each, index) =>
       each instanceof RequestProblem ? [{ index, problem: each }] : [],
     );
+    response.status(202);
     const [first] = problems;
     if (first === undefined) return sendJson(response, report);
-    const told = problems
-      .slice(0, MAX_REPORTED)
-      .map(({ index, problem }) => ({ index, ...problem.toJSON() }));
+    const told = problems.map(({ index, problem }) => ({ index, ...problem.toJSON() }));
     if (problems.length < read.length) return sendJson(response, { ...report, problems: told });
     this.#context.metrics.refused.inc({ reason: first.problem.kind });
     sendProblem(response, first.problem, { problems: told });
@@ -98,8 +75,9 @@ export class EventsEndpoint implements Endpoint {
   }
 
   /** Stores the notices of all valid events.
+   * @param deliveryId  of an event without an id
    * @throws RequestProblem if that can't be done */
-  async #take(sender: Sender, read: ReturnType<typeof readEvents>) {
+  async #take(sender: Sender, read: ReturnType<typeof readEvents>, deliveryId?: string) {
     const report = { accepted: 0, ignored: 0, duplicates: 0 };
     const notices: ChangeNotice[] = [];
     const keys = new Set<string>();
@@ -110,7 +88,7 @@ export class EventsEndpoint implements Endpoint {
         count('invalid');
         continue;
       }
-      const { verdict, eventId } = event;
+      const { verdict, eventId = deliveryId } = event;
       const key = eventId === undefined ? undefined : seenKey(sender, eventId);
       if (typeof verdict === 'string') {
         count(`ignored-${verdict}`);

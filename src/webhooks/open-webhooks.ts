@@ -5,7 +5,6 @@ import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { processFlags } from '../runtime/process-flags.ts';
 import type { ProcessContext } from '../runtime/process.ts';
-import { type TlsFiles, type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
 import { type WatchedFiles, watchFiles } from '../runtime/watched-files.ts';
 import { AdmissionEndpoint } from './admission.ts';
 import { Authenticator } from './authenticator.ts';
@@ -14,7 +13,7 @@ import type { webhookFlags } from './flags.ts';
 import { webhookMetrics } from './metrics.ts';
 import { NoticeStream } from './notices.ts';
 import { parseSigningKeys, parseTokens } from './sender-secrets.ts';
-import { type Endpoint, startWebhookServer } from './webhook-server.ts';
+import { openServer, type ServerFlags } from './webhook-server.ts';
 
 type Context = Pick<
   ProcessContext<typeof webhookFlags & typeof processFlags>,
@@ -53,12 +52,6 @@ export async function openWebhooks(
   return urls;
 }
 
-/** The flags that both servers have, each with its own prefix; '' where one is not given. */
-interface ServerFlags extends TlsFiles {
-  readonly prefix: 'webhook' | 'admission';
-  readonly address: string;
-}
-
 function serverFlags(flags: Context['flags'], prefix: ServerFlags['prefix']): ServerFlags {
   return {
     prefix,
@@ -67,39 +60,6 @@ function serverFlags(flags: Context['flags'], prefix: ServerFlags['prefix']): Se
     cert: flags[`${prefix}TlsCert`],
     key: flags[`${prefix}TlsKey`],
   };
-}
-
-/** @returns its address */
-async function openServer(
-  { closers, health, log }: Context,
-  { prefix, address, ca, cert, key }: ServerFlags,
-  path: string,
-  endpoint: Endpoint,
-): Promise<string> {
-  let tls: WatchedTlsFiles | undefined;
-  if (cert !== '') {
-    const flags = {
-      ca: `${prefix}-tls-client-ca`,
-      cert: `${prefix}-tls-cert`,
-      key: `${prefix}-tls-key`,
-    };
-    const watched = await watchTlsFiles({
-      files: { ca, cert, key },
-      flags,
-      clock: systemClock,
-      log,
-    });
-    closers.add(`TLS files of --${flags.cert}`, () => watched.close());
-    health.ready(flags.cert, () => watched.trouble);
-    tls = watched;
-  }
-  const flag = `${prefix}-address`;
-  // Senders of events may show a token instead.
-  const requiresCertificate = prefix === 'admission' && ca !== '';
-  const o = { path, endpoint, flag, address, tls, requiresCertificate };
-  const server = await startWebhookServer(o);
-  closers.add(`${prefix} server`, () => server.close());
-  return server.url;
 }
 
 async function watchSecrets<T>(

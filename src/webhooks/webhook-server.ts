@@ -1,9 +1,17 @@
-import { createServer, type RequestListener } from 'node:http';
-import { createServer as createTlsServer } from 'node:https';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import express, { type ErrorRequestHandler, type Request, type Response } from 'express';
+import { systemClock } from '../runtime/clock.ts';
 import { listenHttp, TIME_LIMITS } from '../runtime/http-server.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { TlsMaterial, TlsSource } from '../runtime/tls-files.ts';
+import type { ProcessContext } from '../runtime/process.ts';
+import {
+  type TlsFiles,
+  type TlsMaterial,
+  type TlsSource,
+  watchTlsFiles,
+} from '../runtime/tls-files.ts';
+import type { webhookFlags } from './flags.ts';
 import type { WebhookMetrics } from './metrics.ts';
 import type { NoticeStream } from './notices.ts';
 import { RequestProblem, sendProblem } from './problem.ts';
@@ -34,20 +42,21 @@ export interface EndpointContext {
   readonly stopping: AbortSignal;
 }
 
-/** Starts a server that answers one path.
- * @param o.flag  flag of the address, without "--"
- * @param o.tls   undefined for plaintext
- * @throws UsageError when the port is in use or the address is not this machine's */
-export async function startWebhookServer(o: {
-  readonly path: string;
-  readonly endpoint: Endpoint;
-  readonly flag: string;
+/** The flags that both servers have, each with its own prefix; '' where one is not given. */
+export interface ServerFlags extends TlsFiles {
+  readonly prefix: 'webhook' | 'admission';
   readonly address: string;
-  readonly tls: TlsSource | undefined;
-  /** Whether callers without a certificate of the authority end with the handshake. */
-  readonly requiresCertificate: boolean;
-}): Promise<{ readonly url: string; readonly close: () => Promise<void> }> {
-  const { path, endpoint, tls } = o;
+}
+
+/** Opens a server that answers one path, until the process closes.
+ * @returns its URL
+ * @throws UsageError for files and an address that can't be used */
+export async function openServer(
+  { closers, health, log }: Pick<ProcessContext<typeof webhookFlags>, 'closers' | 'health' | 'log'>,
+  { prefix, address, ca, cert, key }: ServerFlags,
+  path: string,
+  endpoint: Endpoint,
+): Promise<string> {
   const underWay = new Set<unknown>();
   const app = createApp(path, endpoint);
   const listener: RequestListener = (request, response) => {
@@ -55,22 +64,28 @@ export async function startWebhookServer(o: {
     response.once('close', () => underWay.delete(response));
     app(request, response);
   };
-  const server =
-    tls === undefined
-      ? createServer(TIME_LIMITS, listener)
-      : createOverTls(tls, o.requiresCertificate, listener);
-  const { url, close } = await listenHttp(server, o.flag, o.address, IDLE_MS);
-  return {
-    url: `${url}${path}`,
-    close: async () => {
-      const endMs = Date.now() + CLOSE_MS;
-      while (underWay.size > 0 && Date.now() < endMs)
-        await new Promise((wake) => setTimeout(wake, 10));
-      await close();
-    },
-  };
+  let server: Server | TlsServer;
+  if (cert === '') server = createServer(TIME_LIMITS, listener);
+  else {
+    const own = `${prefix}-tls`;
+    const flags = { ca: `${own}-client-ca`, cert: `${own}-cert`, key: `${own}-key` };
+    const tls = await watchTlsFiles({ files: { ca, cert, key }, flags, clock: systemClock, log });
+    closers.add(`TLS files of --${flags.cert}`, () => tls.close());
+    health.ready(flags.cert, () => tls.trouble);
+    // Senders of events may show a token instead.
+    server = createOverTls(tls, prefix === 'admission' && ca !== '', listener);
+  }
+  const { url, close } = await listenHttp(server, `${prefix}-address`, address, IDLE_MS);
+  closers.add(`${prefix} server`, async () => {
+    const endMs = Date.now() + CLOSE_MS;
+    while (underWay.size > 0 && Date.now() < endMs) await systemClock.sleep(10);
+    await close();
+  });
+  return `${url}${path}`;
 }
 
+/** @param requiresCertificate  whether callers without a certificate of the authority end with the
+ *   handshake */
 function createOverTls(tls: TlsSource, requiresCertificate: boolean, listener: RequestListener) {
   const options = {
     ...TIME_LIMITS,

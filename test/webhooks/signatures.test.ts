@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { describe, it } from 'node:test';
-import { findSigner, readSignedHeaders } from '#src/webhooks/authenticator.ts';
+import { verifySignature } from '#src/webhooks/authenticator.ts';
 import { parseSigningKeys } from '#src/webhooks/sender-secrets.ts';
 
 const KEY = Buffer.from('a key that has thirty-two bytes!');
@@ -25,8 +25,8 @@ function headers(signature: string, timestamp = '1700000000', id = 'msg_1') {
 
 /** The name of the signer; otherwise why there is none. */
 function verify(given: Readonly<Record<string, string[] | undefined>>, keys = KEYS, body = BODY) {
-  const read = readSignedHeaders(given, NOW_MS);
-  return typeof read === 'string' ? read : findSigner(read, body, keys)?.name;
+  const signer = verifySignature(given, body, keys, NOW_MS);
+  return typeof signer === 'string' ? signer : signer.name;
 }
 
 const GOOD = sign(KEY, 'msg_1', '1700000000');
@@ -39,9 +39,7 @@ describe('a signed request', () => {
     const body = Buffer.from('{"test": 2432232314}');
     const signature = 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=';
     const given = headers(signature, '1614265330', 'msg_p5jXN8AQM9LWM0D4loKWxJek');
-    const read = readSignedHeaders(given, 1_614_265_330_000);
-    assert.ok(typeof read !== 'string');
-    assert.equal(findSigner(read, body, keys)?.name, 'example');
+    assert.deepEqual(verifySignature(given, body, keys, 1_614_265_330_000), keys[0]?.sender);
   });
 
   it('is good if any of its signatures is', () =>
@@ -53,10 +51,10 @@ describe('a signed request', () => {
   });
 
   it('is bad with another key, id, time or body', () => {
-    assert.equal(verify(headers(sign(OTHER, 'msg_1', '1700000000'))), undefined);
-    assert.equal(verify(headers(GOOD, '1700000000', 'msg_2')), undefined);
-    assert.equal(verify(headers(GOOD, '1700000001')), undefined);
-    assert.equal(verify(headers(GOOD), KEYS, Buffer.from('{"a":2}')), undefined);
+    assert.match(verify(headers(sign(OTHER, 'msg_1', '1700000000'))), /no key/);
+    assert.match(verify(headers(GOOD, '1700000000', 'msg_2')), /no key/);
+    assert.match(verify(headers(GOOD, '1700000001')), /no key/);
+    assert.match(verify(headers(GOOD), KEYS, Buffer.from('{"a":2}')), /no key/);
   });
 
   it('is bad with a signature that is none', () => {
@@ -68,24 +66,24 @@ describe('a signed request', () => {
     const at = (timestamp: string) => verify(headers(sign(KEY, 'msg_1', timestamp), timestamp));
     assert.equal(at('1699999700'), 'shop');
     assert.equal(at('1700000300'), 'shop');
-    assert.match(String(at('1699999699')), /300 s/);
-    assert.match(String(at('1700000301')), /300 s/);
+    assert.match(at('1699999699'), /300 s/);
+    assert.match(at('1700000301'), /300 s/);
   });
 
   it('has its time in seconds, digits only', () => {
     for (const timestamp of ['1700000000500', '1700000000abc', '-1', '+1700000000', ' 1', '1e9'])
-      assert.match(String(verify(headers(GOOD, timestamp))), /Unix seconds/);
+      assert.match(verify(headers(GOOD, timestamp)), /Unix seconds/);
   });
 
   it('has each header once, and not empty', () => {
     for (const name of ['webhook-id', 'webhook-timestamp', 'webhook-signature'])
       for (const values of [undefined, [''], ['a', 'b']])
-        assert.match(String(verify({ ...headers(GOOD), [name]: values })), new RegExp(name));
+        assert.match(verify({ ...headers(GOOD), [name]: values }), new RegExp(name));
   });
 
   it('has sixteen signatures that are tried', () => {
     const many = Array.from({ length: 16 }, () => 'v1,AAAA').join(' ');
-    assert.equal(verify(headers(`${many} ${GOOD}`)), undefined);
+    assert.match(verify(headers(`${many} ${GOOD}`)), /no key/);
   });
 });
 
