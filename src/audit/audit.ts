@@ -4,6 +4,7 @@ import type { Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
 import type { OpenCreation } from '../hints/open-creations.ts';
 import { driverKey, type RedisPlace } from '../redis/key-prefix.ts';
+import { replaceHash } from '../redis/replace-hash.ts';
 import { identityOf } from '../volumes/handles.ts';
 import { creatingNode } from '../volumes/own-node.ts';
 import { auditId, findOrphans, type ListedVolume, type Unnamed } from './orphans.ts';
@@ -149,12 +150,6 @@ export function redisAuditLedger(place: RedisPlace) {
       return new Map(fields.map(([handle, ms]) => [handle, Number(ms)]));
     },
     /** Replaces the whole ledger. */
-    async write(seen: ReadonlyMap<string, number>): Promise<void> {
-      const transaction = redis.multi().del(key);
-      if (seen.size > 0) transaction.hset(key, new Map(seen));
-      const results = await transaction.exec();
-      const failed = results?.find(([error]) => error !== null)?.[0];
-      if (failed) throw failed;
-    },
+    write: (seen: ReadonlyMap<string, number>): Promise<void> => replaceHash(redis, key, seen),
   };
 }

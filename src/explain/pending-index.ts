@@ -1,6 +1,6 @@
-import type { Redis } from 'ioredis';
 import { type JobKey, parseKey } from '../queue/contract.ts';
 import { keyPrefix, type RedisPlace } from '../redis/key-prefix.ts';
+import { replaceHash } from '../redis/replace-hash.ts';
 import { listIn } from '../runtime/json.ts';
 
 /* What a driver has not done yet, for people to look at: the claims without a volume and the
@@ -31,25 +31,25 @@ export function pendingKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:pending:${driver}`;
 }
 
-const FIELDS_AT_ONCE = 500;
-
 /** What is written of an entry. */
 export function encodeEntry({ key, className, sinceMs, why }: PendingEntry): string {
   const { kind, namespace, name, claimUid = '' } = key;
   return JSON.stringify([kind, namespace, name, className, sinceMs, why, claimUid]);
 }
 
-/** Writes entries by their UIDs, as `encodeEntry` gives them, and removes others. */
+/** Writes what waits, where Redis has something else. Rejects while Redis can't be reached.
+ * @returns the entries that are new or have changed */
 export async function writePending(
-  redis: Redis,
-  key: string,
-  written: readonly (readonly [uid: string, text: string])[],
-  removed: readonly string[] = [],
-): Promise<void> {
-  for (let i = 0; i < written.length; i += FIELDS_AT_ONCE)
-    await redis.hset(key, new Map(written.slice(i, i + FIELDS_AT_ONCE)));
-  for (let i = 0; i < removed.length; i += FIELDS_AT_ONCE)
-    await redis.hdel(key, ...removed.slice(i, i + FIELDS_AT_ONCE));
+  { redis, prefix, driver }: RedisPlace,
+  entries: readonly PendingEntry[],
+): Promise<readonly PendingEntry[]> {
+  const hash = pendingKey(prefix, driver);
+  const known = await redis.hgetall(hash);
+  const next = new Map(entries.map((entry) => [entry.key.uid, encodeEntry(entry)]));
+  const changed = entries.filter(({ key: { uid } }) => known[uid] !== next.get(uid));
+  if (changed.length > 0 || Object.keys(known).length !== next.size)
+    await replaceHash(redis, hash, next);
+  return changed;
 }
 
 /** All entries of a driver. */

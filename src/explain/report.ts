@@ -100,22 +100,17 @@ export function describeJournal(journal: DriverState['journal']): string {
 type Listed = 'claims' | 'volumes';
 type Faults = ReturnType<typeof groupFaults<Explanation>>;
 
-/** A report, and what is pending by fault. */
-export interface GroupedReport extends DriverReport {
-  readonly faults: Readonly<Record<Listed, Faults>>;
-}
-
-export function groupReport(report: DriverReport): GroupedReport {
-  const { pending } = report;
-  const faults = {
+/** What is pending, by fault. */
+function faultsOf({ pending }: DriverReport): Readonly<Record<Listed, Faults>> {
+  return {
     claims: groupFaults(pending.filter(({ kind }) => kind === 'claim')),
     volumes: groupFaults(pending.filter(({ kind }) => kind === 'volume')),
   };
-  return { ...report, faults };
 }
 
 /** For programs: the report, with how many claims and volumes wait for each fault. */
-export function countFaults({ faults: { claims, volumes }, ...report }: GroupedReport) {
+export function countFaults(report: DriverReport) {
+  const { claims, volumes } = faultsOf(report);
   const count = (faults: Faults) =>
     faults.map((fault) => ({ count: fault.length, oldest: fault[0] }));
   return { ...report, claims: count(claims), volumes: count(volumes) };
@@ -127,11 +122,12 @@ const SHOWN = 10;
 /** For people.
  * @param isWide  with all that is pending */
 export function renderReport(
-  report: GroupedReport,
+  report: DriverReport,
   nowMs: number,
   isWide: boolean,
 ): readonly string[] {
-  const { state, cause, troubles, faults } = report;
+  const { state, cause, troubles } = report;
+  const faults = faultsOf(report);
   const { gateway, journal } = state;
   const workers = workersOf(state).length;
   return [

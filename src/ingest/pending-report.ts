@@ -1,10 +1,5 @@
 import { unreachableEvent, whyNoJob } from '../explain/causes.ts';
-import {
-  encodeEntry,
-  type PendingEntry,
-  pendingKey,
-  writePending,
-} from '../explain/pending-index.ts';
+import { type PendingEntry, writePending } from '../explain/pending-index.ts';
 import { type DriverReport, reportDriver } from '../explain/report.ts';
 import { type EventRecorder, regardingClaim } from '../kube/events.ts';
 import { logFields } from '../queue/contract.ts';
@@ -54,26 +49,20 @@ const MOST_TOLD = 500;
  * nothing. */
 export class PendingReport {
   readonly #options: PendingReportOptions;
-  readonly #key: string;
   readonly #loop: PollLoop;
   /** When this process first saw each object wait, by UID. */
   #firstSeen = new Map<string, number>();
-  /** What Redis has, by UID; undefined: not known. */
-  #written: Map<string, string> | undefined;
   /** Why all claims wait, and since when. */
   #waiting: { readonly name: string; readonly sinceMs: number } | undefined;
   /** The cause that claims were told last, and which claims. */
   #told = { sentence: '', atMs: 0, uids: new Set<string>() };
   readonly #metrics: PendingMetrics;
-  #measuredMs = -Infinity;
   readonly #outage: Outage;
-  readonly #unsubscribe: () => void;
 
   constructor(options: PendingReportOptions) {
-    const { link, prefix, driver, clock, log } = options;
+    const { driver, clock, log } = options;
     this.#options = options;
     this.#outage = new Outage(log);
-    this.#key = pendingKey(prefix, driver);
     this.#metrics = new PendingMetrics(options.metrics, driver);
     this.#loop = new PollLoop({
       step: () => this.#report(),
@@ -81,12 +70,9 @@ export class PendingReport {
       periodMs: PERIOD_MS,
       clock,
     });
-    // Redis may have been emptied.
-    this.#unsubscribe = link.onReady(() => (this.#written = undefined));
   }
 
   async stop(): Promise<void> {
-    this.#unsubscribe();
     this.#outage.forget();
     await this.#loop.stop();
     this.#metrics.close();
@@ -94,39 +80,35 @@ export class PendingReport {
 
   async #report(): Promise<number> {
     const { isLeading, link, clock, whyNoLeader } = this.#options;
-    if (!isLeading()) this.#forget();
+    if (!isLeading()) this.#metrics.clear();
     if (!isLeading() && whyNoLeader() === undefined) {
       this.#outage.forget();
       return PERIOD_MS;
     }
     const startMs = clock.nowMs();
     const entries = this.#dueEntries(startMs);
-    let report: DriverReport | undefined;
-    if (isLeading() && link.trouble === undefined) {
-      await this.#write(entries);
-      report = await this.#measure(entries, startMs);
-    }
+    const canWrite = isLeading() && link.trouble === undefined;
+    const report = canWrite ? await this.#publish(entries, startMs) : undefined;
     if (entries.some(({ key }) => key.kind === 'claim')) await this.#tell(entries, report, startMs);
     else this.#outage.forget();
     return PERIOD_MS + Math.min(entries.length * PAUSE_MS_PER_ENTRY, LONGEST_EXTRA_PAUSE_MS);
   }
 
-  #forget(): void {
-    this.#written = undefined;
-    this.#metrics.clear();
-    this.#measuredMs = -Infinity;
-  }
-
-  /** @returns how the driver fares, where something waits */
-  async #measure(
+  /** Writes what waits, and shows it as metrics.
+   * @returns how the driver fares, where something waits */
+  async #publish(
     entries: readonly PendingEntry[],
     nowMs: number,
   ): Promise<DriverReport | undefined> {
-    if (entries.length === 0 && nowMs - this.#measuredMs < MEASURE_IDLE_MS) return undefined;
-    this.#measuredMs = nowMs;
-    const { link, prefix, driver } = this.#options;
+    const { link, prefix, driver, log } = this.#options;
     const { redis } = link;
     const place = { redis, prefix, driver };
+    for (const { key, why, className } of await writePending(place, entries)) {
+      if (why === '') continue;
+      const reason = whyNoJob(why, className).sentence;
+      log.warn({ ...logFields(key), reason }, 'the claim waits');
+    }
+    if (entries.length === 0 && nowMs - this.#metrics.shownMs < MEASURE_IDLE_MS) return undefined;
     const report = await reportDriver(place, entries);
     const depthOf = (kind: 'claim' | 'volume'): Promise<number> =>
       countWaiting(redis, { prefix, queue: queueName(kind, driver) });
@@ -147,24 +129,6 @@ export class PendingReport {
     }
     this.#firstSeen = seen;
     return due;
-  }
-
-  async #write(entries: readonly PendingEntry[]): Promise<void> {
-    const { link, log } = this.#options;
-    // What an earlier leader has written, or this one before a failure.
-    const known = this.#written ?? new Map(Object.entries(await link.redis.hgetall(this.#key)));
-    const next = new Map(entries.map((entry) => [entry.key.uid, encodeEntry(entry)]));
-    const isNew = (uid: string): boolean => known.get(uid) !== next.get(uid);
-    const written = [...next].filter(([uid]) => isNew(uid));
-    const removed = [...known.keys()].filter((uid) => !next.has(uid));
-    this.#written = undefined;
-    await writePending(link.redis, this.#key, written, removed);
-    this.#written = next;
-    for (const { key, why, className } of entries) {
-      if (why === '' || !isNew(key.uid)) continue;
-      const reason = whyNoJob(why, className).sentence;
-      log.warn({ ...logFields(key), reason }, 'the claim waits');
-    }
   }
 
   /** Whether a cause has lasted long enough to be told; also that there is none. */

@@ -1,10 +1,4 @@
-import {
-  countFaults,
-  type GroupedReport,
-  groupReport,
-  renderReport,
-  reportDriver,
-} from '../explain/report.ts';
+import { countFaults, type DriverReport, renderReport, reportDriver } from '../explain/report.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { commandMain, type Means, type Result } from './command.ts';
 import { status } from './flags.ts';
@@ -16,9 +10,9 @@ export const main = commandMain(status, run);
 async function run({ context, openRedis }: Means<typeof status.flags>): Promise<Result> {
   const { redisPrefix: prefix, driverName, output } = context.flags;
   const redis = await openRedis();
-  const reports: GroupedReport[] = [];
+  const reports: DriverReport[] = [];
   for (const driver of await servedDrivers(redis, prefix, driverName))
-    reports.push(groupReport(await reportDriver({ redis, prefix, driver })));
+    reports.push(await reportDriver({ redis, prefix, driver }));
   const nowMs = systemClock.nowMs();
   return {
     status: reports.every(({ isFine }) => isFine) ? 0 : 1,

@@ -1,13 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Script } from 'node:vm';
-import {
-  encodeEntry,
-  NO_CLASS,
-  type PendingEntry,
-  pendingKey,
-  writePending,
-} from '#src/explain/pending-index.ts';
+import { NO_CLASS, type PendingEntry, writePending } from '#src/explain/pending-index.ts';
 import { writeStatus } from '#src/queue/status.ts';
 import { writeDriverNote } from '#src/hints/driver-note.ts';
 import { beginLeading } from '../harness/leading.ts';
@@ -56,8 +50,7 @@ describe('the first page of the dashboard', () => {
   const post = (path: string, basic = RIGHT, headers = {}): Promise<Reply> =>
     dashboard.send(path, { method: 'POST', basic, headers });
   const list = async (entries: readonly PendingEntry[], driver = DRIVER): Promise<void> => {
-    const written = entries.map((entry) => [entry.key.uid, encodeEntry(entry)] as const);
-    await writePending(redis.redis, pendingKey(PREFIX, driver), written);
+    await writePending({ redis: redis.redis, prefix: PREFIX, driver }, entries);
   };
   const fail = (entry: PendingEntry, reason: string, atMs = Date.now()): Promise<unknown> =>
     writeStatus(
@@ -160,8 +153,8 @@ describe('the first page of the dashboard', () => {
 
   it('has fifty rows, and finds the others by page, fault, name, class and namespace', async () => {
     const key = { kind: 'claim', uid: 'x', namespace: 'team-b', name: 'data' } as const;
-    await list(Array.from({ length: 70 }, (_, n) => claimOf(n)));
-    await list([claimOf(80, { key, className: 'silver' })]);
+    const silver = claimOf(80, { key, className: 'silver' });
+    await list([...Array.from({ length: 70 }, (_, n) => claimOf(n)), silver]);
     await fail(claimOf(5), 'error getting secret a in namespace b: not found');
     const rows = async (query: string): Promise<readonly string[]> =>
       tablesOf(await get(`/?${query}`))[1] ?? [];

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { causeNamed } from '#src/explain/causes.ts';
 import type { PendingEntry } from '#src/explain/pending-index.ts';
-import { type DriverReport, groupReport, renderReport, reportDriver } from '#src/explain/report.ts';
+import { type DriverReport, renderReport, reportDriver } from '#src/explain/report.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
@@ -104,7 +104,7 @@ describe('a report for people', () => {
       pending('ns/c', 120_000, 'the quota is used up'),
     ],
   };
-  const linesOf = (isWide: boolean) => renderReport(groupReport(report), 180_000, isWide).slice(5);
+  const linesOf = (isWide: boolean) => renderReport(report, 180_000, isWide).slice(5);
   const step = '(administrator: free or add capacity, or raise the quota of the storage)';
 
   it('tells a fault once, with its count, its step and its oldest claim', () =>
