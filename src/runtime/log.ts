@@ -1,13 +1,16 @@
 import { performance } from 'node:perf_hooks';
 import { type Logger as PinoLogger, pino } from 'pino';
 import type { Clock } from './clock.ts';
-import { isFields, parseJson } from './json.ts';
+import type { Fields } from './json.ts';
 import { toLoggable } from './loggable.ts';
 import { escapeControls } from './printable.ts';
 
 /** A structured log: constant messages with fields. Levels follow klog: info and above always,
  * debug from -v=4, trace from -v=6. */
 export type Logger = PinoLogger;
+
+/** pino's number of that level. */
+const ERROR = 50;
 
 /** Creates the logger of a process. All parts receive it, or a child of it, as an argument. All
  * that is logged passes toLoggable, and a line contains no raw control characters.
@@ -22,7 +25,7 @@ export function createLogger(o: {
   readonly write: (line: string) => void;
 }): Logger {
   const level = o.verbosity >= 6 ? 'trace' : o.verbosity >= 4 ? 'debug' : (o.least ?? 'info');
-  const toLine = o.format === 'json' ? (json: string) => json : toText;
+  const toLine = o.format === 'json' ? JSON.stringify : toText;
   const log: Logger = pino(
     {
       level,
@@ -32,65 +35,33 @@ export function createLogger(o: {
       // The hook has already replaced the errors.
       serializers: { err: (error: unknown) => error },
       hooks: {
-        logMethod(args, method, level) {
+        logMethod([first, ...rest], method, level) {
+          // A warning is for people who run sutler, not for those who debug it.
           const hasStacks = level >= ERROR || this.isLevelEnabled('debug');
-          method.apply(this, loggableArguments(args, fieldsOf(this), hasStacks) as typeof args);
+          const loggable = (value: unknown): unknown => toLoggable(value, hasStacks);
+          const fields = first instanceof Error ? { err: first } : first;
+          method.apply(this, [fields, ...rest].map(loggable) as [object]);
         },
       },
     },
-    { write: (json: string) => o.write(`${escapeControls(toLine(json.trimEnd()))}\n`) },
+    // A field of the logger that the line has too is there twice, and the last one counts.
+    { write: (json: string) => o.write(`${escapeControls(toLine(JSON.parse(json) as Fields))}\n`) },
   );
-  // pino would write a field of the child again that a line has too. Children inherit this method.
+  // Children inherit this method.
   // oxlint-disable-next-line typescript/unbound-method -- called with `this` below
   const { child } = log;
   log.child = function (this: Logger, fields: object, ...options: never[]) {
-    const made = child.call(this, {}, ...options);
-    return Object.assign(made, { [FIELDS]: { ...fieldsOf(this), ...fields } });
+    return child.call(this, toLoggable(fields) as object, ...options);
   } as typeof child;
   return log;
-}
-
-/** pino's number of that level. */
-const ERROR = 50;
-/** The fields of a child and of those that it was made from. */
-const FIELDS = Symbol('fields');
-
-function fieldsOf(log: Logger): object {
-  return (log as { readonly [FIELDS]?: object })[FIELDS] ?? {};
-}
-
-/** What a caller passed to a method of the logger, with the fields of the logger that the line does
- * not have, and without what must not be logged.
- * @param hasStacks  a warning is for people who run sutler, not for those who debug it */
-function loggableArguments(
-  [first, ...rest]: readonly unknown[],
-  fields: object,
-  hasStacks: boolean,
-): readonly unknown[] {
-  const loggable = (value: unknown): unknown => toLoggable(value, hasStacks);
-  const others = rest.map(loggable);
-  if (typeof first === 'string') return [loggable(fields), loggable(first), ...others];
-  if (!(first instanceof Error)) {
-    const own = loggable(first);
-    return isFields(own)
-      ? [{ ...(loggable(fields) as object), ...own }, ...others]
-      : [loggable(fields), own, ...others];
-  }
-  const err = loggable(first) as { readonly message: string };
-  const message = others.length === 0 ? [err.message] : others;
-  return [{ ...(loggable(fields) as object), err }, ...message];
 }
 
 /** Writes nothing; for tests. */
 export const silentLog: Logger = pino({ level: 'silent' });
 
-function toText(line: string): string {
-  const parsed = parseJson(line);
-  if (!isFields(parsed)) return line;
-  const { level, time, process, msg, ...fields } = parsed;
+function toText({ level, time, process, msg = '', ...fields }: Fields): string {
   const rest = Object.entries(fields).map(([key, value]) => ` ${key}=${fieldText(value)}`);
-  const message = typeof msg === 'string' ? msg : '';
-  return `${String(time)} ${String(level).toUpperCase()} ${String(process)}: ${message}${rest.join('')}`;
+  return `${String(time)} ${String(level).toUpperCase()} ${String(process)}: ${String(msg)}${rest.join('')}`;
 }
 
 function fieldText(value: unknown): string {
