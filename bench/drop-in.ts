@@ -26,7 +26,7 @@ const WRITTEN = /^(persistentvolumes|persistentvolumeclaims|events)$/;
 const WRITES = /^(POST|PUT|PATCH|APPLY)$/;
 
 await runProcess(
-  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { host: process, argv: process.argv.slice(2), known: {} },
   { name: 'bench:drop-in', summary, table, start },
 );
 

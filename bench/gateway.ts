@@ -23,7 +23,7 @@ const IDLE_MS = 5_000;
 const RSS_SAMPLES = 10;
 
 await runProcess(
-  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { host: process, argv: process.argv.slice(2), known: {} },
   { name: 'bench:gateway', summary, table, start },
 );
 

@@ -17,7 +17,7 @@ const KINDS = [
 type Kind = (typeof KINDS)[number];
 
 await runProcess(
-  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { host: process, argv: process.argv.slice(2), known: {} },
   { name: 'bench:hand-over', summary, table, start },
 );
 

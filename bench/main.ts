@@ -37,7 +37,7 @@ const IDLE_MS = 5000;
 const IDLE_LIMIT_MS = 30_000;
 
 await runProcess(
-  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { host: process, argv: process.argv.slice(2), known: {} },
   { name: 'bench', summary, table, start },
 );
 

@@ -8,7 +8,7 @@ import { flags as table, summary } from './planning-flags.ts';
 const LIMIT_US = 50;
 
 await runProcess(
-  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { host: process, argv: process.argv.slice(2), known: {} },
   { name: 'bench:planning', summary, table, start },
 );
 

@@ -25,7 +25,7 @@ const SYNC_WITHIN_MS = 300_000;
 const POLL_MS = 20;
 
 await runProcess(
-  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { host: process, argv: process.argv.slice(2), known: {} },
   { name: 'bench:watch', summary, table, start },
 );
 

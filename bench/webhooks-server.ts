@@ -8,7 +8,7 @@ import { runProcess } from '#src/runtime/process.ts';
 /* The servers for webhooks as ingest has them, alone in a process, so that its CPU time and memory
  * are theirs. */
 await runProcess(
-  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { host: process, argv: process.argv.slice(2), known: {} },
   {
     name: 'webhooks',
     summary: 'takes webhooks for bench:webhooks',

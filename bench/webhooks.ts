@@ -13,7 +13,7 @@ const SERVER = fileURLToPath(new URL('webhooks-server.js', import.meta.url));
 const SENDERS = 100;
 
 await runProcess(
-  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { host: process, argv: process.argv.slice(2), known: {} },
   { name: 'bench:webhooks', summary, table, start },
 );
 

@@ -43,7 +43,7 @@ const REFUSED = 0.05;
 const UNCLEAR = 0.05;
 
 await runProcess(
-  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { host: process, argv: process.argv.slice(2), known: {} },
   { name: 'chaos-driver', summary: 'sample driver that misbehaves at random', table, start },
 );
 

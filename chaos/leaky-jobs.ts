@@ -11,4 +11,4 @@ OutcomeApplier.prototype.apply = function finishTooEarly(taken, outcome) {
   const told = isUnclear ? ({ kind: 'done', note: 'finished too early' } as const) : outcome;
   return apply.call(this, taken, told);
 };
-await main({ host: process, argv: process.argv.slice(2), known: {}, retired: {} });
+await main({ host: process, argv: process.argv.slice(2), known: {} });

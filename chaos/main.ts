@@ -22,7 +22,7 @@ import { NAMESPACE, REPLICAS, scaledTiming, startTestbed, type Testbed } from '.
 import { startWorkload } from './workload.ts';
 
 await runProcess(
-  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { host: process, argv: process.argv.slice(2), known: {} },
   { name: 'chaos', summary, table, start },
 );
 

@@ -3,7 +3,6 @@ import type { Host, Invocation } from './runtime/process.ts';
 import { strikeCredentials } from './runtime/loggable.ts';
 import type { CommandHelp } from './runtime/parse-flags.ts';
 import { escapeControls } from './runtime/printable.ts';
-import { idleFlags, retiredFlags } from './runtime/process-flags.ts';
 import { version } from './runtime/version.ts';
 
 /** A process of sutler: what `sutler NAME` starts. */
@@ -41,8 +40,7 @@ export async function dispatch(
   const chosen = Object.hasOwn(processes, name) ? processes[name] : undefined;
   if (chosen !== undefined) {
     const { main } = await chosen.load();
-    const known = flagsOf(processes);
-    await main({ host, argv, known, idle: idleFlags, retired: retiredFlags });
+    await main({ host, argv, known: flagsOf(processes) });
     return undefined;
   }
   if (name === '--version') {

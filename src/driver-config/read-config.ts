@@ -10,7 +10,6 @@ import {
   type FlagTable,
   parseValue,
   UsageError,
-  ValueError,
 } from '../runtime/flags.ts';
 import { isFields } from '../runtime/json.ts';
 import type { ProcessContext } from '../runtime/process.ts';
@@ -161,16 +160,16 @@ const SHAPES: Readonly<Record<string, string>> = {
 };
 
 /** The texts that the flag would be given.
- * @throws ValueError where the value has another shape than the flag */
+ * @throws UsageError where the value has another shape than the flag */
 function textsOf({ type }: FlagSpec, value: unknown): readonly string[] {
   const text = value ?? '';
   if (text === '' && type !== 'string' && !(type in SHAPES))
-    throw new ValueError('the value is missing');
+    throw new UsageError('the value is missing');
   if (typeof text === 'string') return [text];
   if (type === 'strings' && areTexts(text)) return text;
   if (type === 'labels' && isFields(text) && areTexts(Object.values(text)))
     return Object.entries(text).map(([key, label]) => `${key}:${String(label)}`);
-  throw new ValueError(`write ${SHAPES[type] ?? 'one value'}`);
+  throw new UsageError(`write ${SHAPES[type] ?? 'one value'}`);
 }
 
 function areTexts(value: unknown): value is readonly string[] {

@@ -36,11 +36,11 @@ export type FlagSpec =
     })
   /** Without a default it may be absent, for the process to choose. */
   | (Common & { readonly type: 'durationMs'; readonly default?: string; readonly min?: string })
-  | (Common & { readonly type: 'bool'; readonly default: boolean })
+  | (Common & { readonly type: 'bool'; readonly default?: boolean })
   | (Common & { readonly type: 'labels' })
-  /** A list with commas, or the flag given several times; `default` is such a list. Repeated items
-   * are dropped, unless `keepsRepeats` is set because a later item overrides an earlier one. */
-  | (Common & { readonly type: 'strings'; readonly default: string; readonly keepsRepeats?: true });
+  /** A list with commas, or the flag given several times; `default` is such a list. Of equal items
+   * the last one counts. */
+  | (Common & { readonly type: 'strings'; readonly default: string });
 
 export type FlagTable = Readonly<Record<string, FlagSpec>>;
 
@@ -50,19 +50,18 @@ type Camel<S extends string> = S extends `${infer H}-${infer T}`
 type KeyOf<N extends string, F extends FlagSpec> = F['type'] extends 'durationMs'
   ? `${Camel<N>}Ms`
   : Camel<N>;
-type ValueOf<F extends FlagSpec> = F['type'] extends 'string'
-  ? F extends { readonly default: string }
-    ? string
-    : string | undefined
-  : F['type'] extends 'bool'
-    ? boolean
-    : F['type'] extends 'labels'
-      ? Readonly<Record<string, string>>
-      : F['type'] extends 'strings'
-        ? readonly string[]
-        : F extends { readonly type: 'durationMs'; readonly default?: undefined }
-          ? number | undefined
-          : number;
+interface Values {
+  readonly string: string;
+  readonly bool: boolean;
+  readonly int: number;
+  readonly float: number;
+  readonly durationMs: number;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly strings: readonly string[];
+}
+type ValueOf<F extends FlagSpec> = F extends { readonly type: 'string' | 'bool' | 'durationMs' }
+  ? Values[F['type']] | (F['default'] extends string | boolean ? never : undefined)
+  : Values[F['type']];
 
 /** The values of a table's flags by camelCase name; names of durations end in `Ms`. */
 export type Flags<T extends FlagTable> = {
@@ -91,12 +90,6 @@ function addToEach<T extends FlagTable>(table: T, mark: Pick<Common, 'group' | '
   return Object.fromEntries(marked) as T;
 }
 
-/** A text that can't be the value of a flag. The message says what is wrong with it and what to
- * write, and goes after the flag's name. */
-export class ValueError extends Error {
-  override readonly name = 'ValueError';
-}
-
 /** The name of the flag's value in Flags: camelCase, with `Ms` for a duration. */
 export function flagKey(name: string, spec: FlagSpec): string {
   const camel = name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
@@ -110,71 +103,57 @@ export function defaultValue(spec: FlagSpec): unknown {
   return spec.type === 'labels' ? {} : spec.default;
 }
 
-function splitList(texts: readonly string[], keepsRepeats: boolean): readonly string[] {
-  const items = texts
-    .flatMap((text) => text.split(','))
-    .map((item) => item.trim())
-    .filter((item) => item !== '');
-  return keepsRepeats ? items : [...new Set(items)];
-}
-
 /** Reads the value of a flag. Of several texts the last one counts, unless the flag is a list.
- * @throws ValueError */
+ * @throws UsageError that says what is wrong with a text, and goes after the flag's name */
 export function parseValue(spec: FlagSpec, texts: readonly string[]): unknown {
   const text = texts.at(-1) ?? '';
   switch (spec.type) {
     case 'string':
       if (spec.values !== undefined && !spec.values.includes(text))
-        throw new ValueError(`"${text}" is not one of ${spec.values.join(', ')}`);
+        throw new UsageError(`"${text}" is not one of ${spec.values.join(', ')}`);
       return text;
     case 'bool':
-      return parseSwitch(text);
+      return parseBool(text) ?? refuse(`"${text}" is neither true nor false; write one of them`);
     case 'labels':
       return Object.fromEntries(texts.flatMap((item) => parseLabels(item)));
     case 'strings':
-      return splitList(texts, spec.keepsRepeats === true);
+      return splitList(texts.join(','));
     case 'durationMs':
-      return checkBounds(text, {
-        value: parseDurationMs(text),
-        wanted: 'a duration; write a number with its unit, like 300ms, 10s, 1m30s, 1h',
-        min: spec.min,
-      });
+      return parseDurationFlag(text, spec.min);
     case 'int':
     case 'float':
-      return checkBounds(text, {
-        value: parseNumber(spec.type, text),
-        wanted: spec.type === 'int' ? 'a whole number' : 'a number',
-        min: spec.min,
-        max: spec.max,
-      });
+      return parseNumberFlag(text, spec);
   }
 }
 
-/** Checks a number or duration against its bounds.
- * @returns the value
- * @throws ValueError */
-function checkBounds(
-  text: string,
-  o: {
-    readonly value: number | undefined;
-    readonly wanted: string;
-    readonly min?: number | string | undefined;
-    readonly max?: number | undefined;
-  },
-): number {
-  const { value, wanted, min = -Infinity, max = Infinity } = o;
-  if (value === undefined) throw new ValueError(`"${text}" is not ${wanted}`);
-  const least = typeof min === 'string' ? (parseDurationMs(min) ?? 0) : min;
-  if (value < least) throw new ValueError(`${text} is below the minimum of ${min}`);
-  if (value > max) throw new ValueError(`${text} is above the maximum of ${max}`);
-  return value;
+function parseDurationFlag(text: string, min = ''): number {
+  const wanted = 'a duration; write a number with its unit, like 300ms, 10s, 1m30s, 1h';
+  const ms = parseDurationMs(text) ?? refuse(`"${text}" is not ${wanted}`);
+  if (ms < (parseDurationMs(min) ?? -Infinity)) refuse(`${text} is below the minimum of ${min}`);
+  return ms;
 }
 
-function parseSwitch(text: string): boolean {
-  const value = parseBool(text);
-  if (value === undefined)
-    throw new ValueError(`"${text}" is neither true nor false; write one of them`);
-  return value;
+function parseNumberFlag(
+  text: string,
+  { type, min = -Infinity, max = Infinity }: Extract<FlagSpec, { type: 'int' | 'float' }>,
+): number {
+  const wanted = type === 'int' ? 'a whole number' : 'a number';
+  const number = parseNumber(type, text) ?? refuse(`"${text}" is not ${wanted}`);
+  if (number < min) refuse(`${text} is below the minimum of ${min}`);
+  if (number > max) refuse(`${text} is above the maximum of ${max}`);
+  return number;
+}
+
+function refuse(why: string): never {
+  throw new UsageError(why);
+}
+
+function splitList(text: string): readonly string[] {
+  const items = text
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== '');
+  return items.filter((item, index) => !items.includes(item, index + 1));
 }
 
 function parseLabels(text: string): (readonly [string, string])[] {
@@ -184,7 +163,7 @@ function parseLabels(text: string): (readonly [string, string])[] {
     .map((item) => {
       const [, key, value] = /^([^:]+):([^:]*)$/.exec(item) ?? [];
       if (key === undefined || value === undefined)
-        throw new ValueError(
+        throw new UsageError(
           `malformed item in list of labels: ${item}; write key:value,key2:value2`,
         );
       return [key.trim(), value.trim()] as const;

@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util';
+import { messageOf } from './error-message.ts';
 import {
   defaultValue,
   flagKey,
@@ -7,9 +8,9 @@ import {
   type FlagTable,
   parseValue,
   UsageError,
-  ValueError,
 } from './flags.ts';
 import type { GivenFlags } from './own-folder.ts';
+import { idleFlags, retiredFlags } from './process-flags.ts';
 
 export type Parsed<T extends FlagTable> =
   | {
@@ -31,87 +32,65 @@ export interface ParseInput {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Texts of flags that count where neither an argument nor a variable has one. */
   readonly inherited?: GivenFlags | undefined;
-  /** Flags of the other processes: accepted, and named in `unused`. */
+  /** Flags of the other processes: accepted, and named in `unused`. So are those of upstream that
+   * have no effect here, of which a value other than upstream's default causes a warning. Absent:
+   * neither are accepted. */
   readonly known?: FlagTable;
   /** How many arguments may be other than flags; 0 where absent. */
   readonly maxWords?: number;
-  /** Flags of upstream without effect here, with upstream's defaults: accepted. Any other value
-   * adds `help` to the warnings. None of them is a list. */
-  readonly idle?: FlagTable;
-  /** Flags that upstream once had: accepted, with the advice as a warning. */
-  readonly retired?: Readonly<
-    Record<string, { readonly takesValue: boolean; readonly advice: string }>
-  >;
 }
 
 /** Reads arguments by the rules of pflag, which upstream uses: `--x=v`, `--x v`,
  * `--bool[=true|false]`, `-v N`. Of several values the last one counts, unless the flag is a list.
  * @throws UsageError for an unknown flag, an unreadable value, an unexpected argument */
 export function parseFlags<T extends FlagTable>(table: T, input: ParseInput): Parsed<T> {
-  const { argv, maxWords = 0 } = input;
-  const tables: Tables = { known: {}, idle: {}, retired: {}, ...input, own: table };
-  const sorted: Sorted = { given: new Map(), unused: new Set(), warnings: [] };
-  const words: string[] = [];
-  for (const token of tokensOf(argv, tables)) {
-    if (token.kind === 'option') {
-      const { name, value = 'true' } = token;
-      if (name === 'help') return { kind: 'help' };
-      if (name !== 'version') sortOption(token, argv[token.index] ?? '', tables, sorted);
-      else if (readValue(name, SWITCH, [value]) === true) return { kind: 'version' };
-    } else {
-      const word = token.kind === 'positional' ? token.value : '--';
-      if (words.length >= maxWords) throw new UsageError(unexpectedWord(word));
-      words.push(word);
-    }
+  const { argv, known, maxWords = 0 } = input;
+  const more = known && { ...retiredFlags, ...idleFlags, ...known };
+  const all = { ...more, ...table, help: HELP, version: VERSION };
+  const tokens = tokensOf(argv, all);
+  const given = new Map<string, string[]>();
+  const unused = new Set<string>();
+  const warnings: string[] = [];
+  for (const option of tokens.filter((token) => token.kind === 'option')) {
+    const { name } = option;
+    const spec = specOf(option, argv, all);
+    if (spec === HELP) return { kind: 'help' };
+    const text = textOf(option, spec.type);
+    // A flag that has no effect here is checked too.
+    const value = readValue(name, spec, [text]);
+    if (spec === VERSION && value === true) return { kind: 'version' };
+    if (Object.hasOwn(table, name)) given.set(name, [...(given.get(name) ?? []), text]);
+    else if (known !== undefined && Object.hasOwn(known, name)) unused.add(`--${name}`);
+    else if (value !== defaultValue(spec))
+      warnings.push(`--${name} is accepted and ignored: ${spec.help}`);
   }
-  const { given, unused, warnings } = sorted;
+  const words = wordsOf(tokens, maxWords);
   const flags = valuesOf(table, given, input);
   return { kind: 'run', flags, given, words, unused: [...unused], warnings };
 }
 
-interface Tables extends Required<Pick<ParseInput, 'known' | 'idle' | 'retired'>> {
-  readonly own: FlagTable;
-}
+const HELP: FlagSpec = { type: 'bool', default: false, short: 'h', help: '' };
+const VERSION: FlagSpec = { type: 'bool', default: false, help: '' };
 
-interface Sorted {
-  readonly given: Map<string, string[]>;
-  readonly unused: Set<string>;
-  readonly warnings: string[];
-}
+type Tokens = ReturnType<typeof tokensOf>;
+type Option = Extract<Tokens[number], { kind: 'option' }>;
 
-type Option = Extract<ReturnType<typeof tokensOf>[number], { kind: 'option' }>;
-
-/** @throws UsageError */
-function sortOption(option: Option, word: string, tables: Tables, sorted: Sorted): void {
-  const { name } = option;
-  refuseSingleDash(word, option.rawName);
-  const own = entryOf(tables.own, name);
-  const spec = own ?? entryOf(tables.known, name) ?? entryOf(tables.idle, name);
-  if (spec === undefined) {
-    const advice = takeRetired(option, tables.retired);
-    sorted.warnings.push(`--${name} is accepted and ignored: ${advice}`);
-    return;
+/** @throws UsageError for an unknown flag, and where a long name has one dash */
+function specOf(
+  { name, rawName, index }: Option,
+  argv: readonly string[],
+  all: FlagTable,
+): FlagSpec {
+  const spec = entryOf(all, name);
+  if (spec === HELP) return spec;
+  const word = argv[index] ?? '';
+  if (!rawName.startsWith('--') && !word.startsWith('-v') && word !== rawName) {
+    // Without its value, which may be a password.
+    const long = word.replace(/=[\s\S]*/, '');
+    throw new UsageError(`unknown flag ${long}: long flags take two dashes, -${long}`);
   }
-  const text = textOf(option, spec.type);
-  if (own !== undefined) {
-    sorted.given.set(name, [...(sorted.given.get(name) ?? []), text]);
-    return;
-  }
-  // A flag that has no effect here is checked too.
-  const value = readValue(name, spec, [text]);
-  if (Object.hasOwn(tables.known, name)) sorted.unused.add(`--${name}`);
-  else if (value !== defaultValue(spec))
-    sorted.warnings.push(`--${name} is accepted and ignored: ${spec.help}`);
-}
-
-/** @returns what has replaced a flag that upstream once had
- * @throws UsageError for an unknown flag */
-function takeRetired(option: Option, retired: Tables['retired']): string {
-  const entry = entryOf(retired, option.name.replaceAll('_', '-'));
-  if (entry === undefined)
-    throw new UsageError(`unknown flag --${option.name} (--help lists all flags)`);
-  textOf(option, entry.takesValue ? 'string' : 'bool');
-  return entry.advice;
+  if (spec !== undefined) return spec;
+  throw new UsageError(`unknown flag --${name} (--help lists all flags)`);
 }
 
 /** @throws UsageError where the value is missing */
@@ -137,22 +116,12 @@ function valuesOf<T extends FlagTable>(
   return flags as Flags<T>;
 }
 
-const SWITCH: FlagSpec = { type: 'bool', default: false, help: '' };
-
-function tokensOf(argv: readonly string[], { own, known, idle, retired }: Tables) {
-  const ofSpecs = Object.entries({ ...idle, ...known, ...own }).map(([name, { type, short }]) => {
+function tokensOf(argv: readonly string[], table: FlagTable) {
+  const ofTable = Object.entries(table).map(([name, { type, short }]) => {
     const kind: 'boolean' | 'string' = type === 'bool' ? 'boolean' : 'string';
     return [name, { type: kind, ...(short === undefined ? {} : { short }) }] as const;
   });
-  const ofRetired = Object.entries(retired).flatMap(([name, { takesValue }]) => {
-    const type: 'boolean' | 'string' = takesValue ? 'string' : 'boolean';
-    return [name, name.replaceAll('-', '_')].map((spelling) => [spelling, { type }] as const);
-  });
-  const options = {
-    ...Object.fromEntries([...ofRetired, ...ofSpecs]),
-    help: { type: 'boolean', short: 'h' } as const,
-    version: { type: 'boolean' } as const,
-  };
+  const options = Object.fromEntries(ofTable);
   return parseArgs({ args: [...argv], options, strict: false, tokens: true }).tokens;
 }
 
@@ -161,8 +130,7 @@ function readValue(name: string, spec: FlagSpec, texts: readonly string[]): unkn
   try {
     return parseValue(spec, texts);
   } catch (error) {
-    if (!(error instanceof ValueError)) throw error;
-    throw new UsageError(`--${name}: ${error.message}`);
+    throw new UsageError(`--${name}: ${messageOf(error)}`, { cause: error });
   }
 }
 
@@ -170,20 +138,16 @@ function entryOf<T>(table: Readonly<Record<string, T>>, name: string): T | undef
   return Object.hasOwn(table, name) ? table[name] : undefined;
 }
 
-function unexpectedWord(word: string): string {
-  return (
-    `unexpected argument "${word}": ` +
-    'flags are written --name=value, switches --name or --name=false'
+/** The arguments that are not flags.
+ * @throws UsageError if there are too many */
+function wordsOf(tokens: Tokens, maxWords: number): readonly string[] {
+  const others = tokens.filter((token) => token.kind !== 'option');
+  const words = others.map((token) => (token.kind === 'positional' ? token.value : '--'));
+  if (words.length <= maxWords) return words;
+  throw new UsageError(
+    `unexpected argument "${words[maxWords]}": ` +
+      'flags are written --name=value, switches --name or --name=false',
   );
-}
-
-/** @param word  which the option is the beginning of
- * @throws UsageError where a long name has one dash */
-function refuseSingleDash(word: string, rawName: string): void {
-  if (rawName.startsWith('--') || word.startsWith('-v') || word === rawName) return;
-  // Without its value, which may be a password.
-  const name = word.replace(/=[\s\S]*/, '');
-  throw new UsageError(`unknown flag ${name}: long flags take two dashes, -${name}`);
 }
 
 /** The value of the flag's environment variable, or of `SUTLER_<NAME>`; an empty one counts as

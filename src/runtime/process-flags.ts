@@ -1,4 +1,4 @@
-import { defineFlags, inGroup } from './flags.ts';
+import { defineFlags, type FlagTable, inGroup } from './flags.ts';
 
 /** Flags of every process and command. */
 export const logFlags = inGroup('Logs', {
@@ -46,43 +46,49 @@ export const processFlags = {
 
 const ONE_LOG = 'the log goes to standard error; remove the flag';
 
-/** The flags of Go's klog, which upstream had until v5.2, and whether each takes a value. */
-const KLOG_FLAGS = {
-  'log-dir': true,
-  'log-file': true,
-  'log-file-max-size': true,
-  logtostderr: false,
-  alsologtostderr: false,
-  'legacy-stderr-threshold-behavior': false,
-  'add-dir-header': false,
-  'skip-headers': false,
-  'one-output': false,
-  'skip-log-headers': false,
-  stderrthreshold: true,
-  alsologtostderrthreshold: true,
-  'log-backtrace-at': true,
-};
+/** The flags of Go's klog, which upstream had until v5.2. */
+const KLOG_TEXTS = [
+  'log-dir',
+  'log-file',
+  'log-file-max-size',
+  'stderrthreshold',
+  'alsologtostderrthreshold',
+  'log-backtrace-at',
+];
+const KLOG_SWITCHES = [
+  'logtostderr',
+  'alsologtostderr',
+  'legacy-stderr-threshold-behavior',
+  'add-dir-header',
+  'skip-headers',
+  'one-output',
+  'skip-log-headers',
+];
+
+const RETIRED = defineFlags({
+  provisioner: { type: 'string', help: 'the driver’s own name is used; remove the flag' },
+  'connection-timeout': {
+    type: 'string',
+    help: 'sutler waits for the driver without a limit; remove the flag',
+  },
+  'leader-election-type': { type: 'string', help: 'a Lease is used; remove the flag' },
+  'enable-leader-election': { type: 'bool', help: 'use --leader-election' },
+  'capacity-controller-deployment-mode': {
+    type: 'string',
+    help: 'use --enable-capacity, and --capacity-ownerref-level for the owner of the objects',
+  },
+  ...Object.fromEntries(KLOG_TEXTS.map((name) => [name, { type: 'string', help: ONE_LOG }])),
+  ...Object.fromEntries(KLOG_SWITCHES.map((name) => [name, { type: 'bool', help: ONE_LOG }])),
+});
 
 /** Flags that external-provisioner once had; for "-" in their names, "_" may stand. Manifests that
- * still set them work; a warning says what has replaced each flag. */
-export const retiredFlags: Readonly<
-  Record<string, { readonly takesValue: boolean; readonly advice: string }>
-> = {
-  provisioner: { takesValue: true, advice: 'the driver’s own name is used; remove the flag' },
-  'connection-timeout': {
-    takesValue: true,
-    advice: 'sutler waits for the driver without a limit; remove the flag',
-  },
-  'leader-election-type': { takesValue: true, advice: 'a Lease is used; remove the flag' },
-  'enable-leader-election': { takesValue: false, advice: 'use --leader-election' },
-  'capacity-controller-deployment-mode': {
-    takesValue: true,
-    advice: 'use --enable-capacity, and --capacity-ownerref-level for the owner of the objects',
-  },
-  ...Object.fromEntries(
-    Object.entries(KLOG_FLAGS).map(([name, takesValue]) => [name, { takesValue, advice: ONE_LOG }]),
-  ),
-};
+ * still set them work: `help` says in a warning what has replaced each flag. */
+export const retiredFlags: FlagTable = Object.fromEntries(
+  Object.entries(RETIRED).flatMap(([name, spec]) => [
+    [name, spec],
+    [name.replaceAll('-', '_'), spec],
+  ]),
+);
 
 const goOnly = 'it only concerns programs in Go; remove the flag';
 const nodeDelay = 'a node does not wait before it takes a claim: the first write wins';

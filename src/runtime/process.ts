@@ -39,8 +39,6 @@ export interface Invocation {
   readonly argv: readonly string[];
   /** Flags of all processes, so that one argument list can serve all. */
   readonly known: FlagTable;
-  readonly idle?: FlagTable;
-  readonly retired: NonNullable<ParseInput['retired']>;
   /** For a command: the flags of the sutler in whose container it runs. */
   readonly inherited?: ParseInput['inherited'];
 }

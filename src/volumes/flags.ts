@@ -61,7 +61,6 @@ export const provisioningFlags = perDriver({
   },
   'feature-gates': {
     type: 'strings',
-    keepsRepeats: true,
     default: '',
     help:
       'Feature gates as NAME=true|false: Topology, CrossNamespaceVolumeDataSource, ' +

@@ -13,7 +13,7 @@ import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { processes } from '#src/processes.ts';
 import { defaultValue, parseValue, UsageError } from '#src/runtime/flags.ts';
 import { parseFlags } from '#src/runtime/parse-flags.ts';
-import { idleFlags, retiredFlags } from '#src/runtime/process-flags.ts';
+import { idleFlags } from '#src/runtime/process-flags.ts';
 import { parseFeatureGates, retiredGates } from '#src/volumes/flags.ts';
 import { createAuthority } from '../harness/kube-certificates.ts';
 import {
@@ -35,7 +35,7 @@ function isRow(name: string, says = /./): boolean {
 /** Reads arguments as `sutler` does, which without a name runs `all`. */
 function parse(argv: readonly string[], env: Readonly<Record<string, string>> = {}) {
   const known = flagsOf(processes);
-  const parsed = parseFlags(table, { argv, env, known, idle: idleFlags, retired: retiredFlags });
+  const parsed = parseFlags(table, { argv, env, known });
   assert.ok(parsed.kind === 'run', argv.join(' '));
   return parsed;
 }

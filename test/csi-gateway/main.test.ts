@@ -59,7 +59,7 @@ describe('csi-gateway main', () => {
       '--metrics-path=/m',
       '--grace-period=1s',
     ];
-    void main({ host: gateway.host, argv, known: {}, retired: {} });
+    void main({ host: gateway.host, argv, known: {} });
     await until(() => gateway.facts() !== undefined, 'announced');
     const url = gateway.facts()?.['http'] ?? '';
     const waiting = await fetch(`${url}/readyz`);
@@ -72,7 +72,6 @@ describe('csi-gateway main', () => {
       host: driver.host,
       argv: [`--csi-address=${csi}`, `--data-dir=${folder.file('data')}`],
       known: {},
-      retired: {},
     });
     await until(async () => (await fetch(`${url}/readyz`)).status === 200, 'ready');
     const client = new CsiClient({ address: parseAddress('gateway', listen) });
@@ -118,7 +117,7 @@ describe('csi-gateway main', () => {
   ] as const) {
     it(`exits with 2 and one line for ${argv.join(' ')}`, async () => {
       const gateway = fakeHost();
-      await main({ host: gateway.host, argv, known: {}, retired: {} });
+      await main({ host: gateway.host, argv, known: {} });
       assert.equal(await gateway.exited, 2);
       const messages = gateway.errors.filter((line) => line.startsWith('sutler csi-gateway:'));
       assert.equal(messages.length, 1);
@@ -133,10 +132,10 @@ describe('csi-gateway main', () => {
       '--csi-address=/nonexistent.sock',
     ];
     const first = fakeHost();
-    void main({ host: first.host, argv, known: {}, retired: {} });
+    void main({ host: first.host, argv, known: {} });
     await until(() => first.facts() !== undefined, 'announced');
     const second = fakeHost();
-    await main({ host: second.host, argv, known: {}, retired: {} });
+    await main({ host: second.host, argv, known: {} });
     assert.equal(await second.exited, 2);
     assert.match(second.errors.join(''), /in use/);
     first.signal('SIGINT');

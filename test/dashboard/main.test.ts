@@ -19,7 +19,6 @@ function run(argv: readonly string[], env: Readonly<Record<string, string>> = {}
   void main({
     argv,
     known: {},
-    retired: {},
     host: {
       argv: [],
       env,

@@ -46,7 +46,7 @@ export async function runMain(
     send: (message: unknown) =>
       reportUrl((message as { facts: Readonly<Record<string, string>> }).facts['http'] ?? ''),
   };
-  void main({ host, argv, known: flagsOf(processes), retired: {} });
+  void main({ host, argv, known: flagsOf(processes) });
   const url = await Promise.race([
     reportedUrl,
     exited.then((code) => Promise.reject(new Error(`ended with ${code}: ${output.join('')}`))),

@@ -69,20 +69,11 @@ describe('parseFlags', () => {
     });
   });
 
-  it('keeps repeated items of a list with keepsRepeats', () => {
-    const gates = defineFlags({
-      gates: { type: 'strings', default: '', help: '', keepsRepeats: true },
-    });
-    const result = parseFlags(gates, { argv: ['--gates=a=F', '--gates=a=T,a=F'], env: {} });
-    assert.ok(result.kind === 'run');
-    assert.deepEqual(result.flags.gates, ['a=F', 'a=T', 'a=F']);
-  });
-
-  it('collects a list from all occurrences and from commas, each value once', () => {
+  it('collects a list from all occurrences and from commas, the last of equal items', () => {
     assert.deepEqual(parsed(['--gateway=a,b', '--gateway', 'c', '--gateway=b']).gateway, [
       'a',
-      'b',
       'c',
+      'b',
     ]);
     assert.deepEqual(parsed([]).gateway, ['unix:///a']);
     assert.deepEqual(parsed(['--gateway=']).gateway, []);
@@ -127,10 +118,11 @@ describe('parseFlags', () => {
   });
 
   it('warns about a flag that upstream once had, and says what replaced it', () => {
-    const retired = { provisioner: { takesValue: true, advice: 'remove it' } };
-    const result = parseFlags(table, { argv: ['--provisioner', 'x'], env: {}, retired });
+    const result = parseFlags(table, { argv: ['--leader-election-type', 'x'], env: {}, known: {} });
     assert.ok(result.kind === 'run');
-    assert.deepEqual(result.warnings, ['--provisioner is accepted and ignored: remove it']);
+    assert.deepEqual(result.warnings, [
+      '--leader-election-type is accepted and ignored: a Lease is used; remove the flag',
+    ]);
   });
 
   for (const [title, argument, expected] of [

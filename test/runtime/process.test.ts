@@ -40,7 +40,6 @@ async function run(
     host,
     argv,
     known: defineFlags({ other: { type: 'string', default: '', help: 'x' } }),
-    retired: {},
   };
   await runProcess(invocation, {
     name: 'test',

@@ -20,7 +20,7 @@ const SAMPLE_DRIVER_ARGS = [
 ];
 
 await runProcess(
-  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { host: process, argv: process.argv.slice(2), known: {} },
   { name: 'test:sanity', summary, table, start },
 );
 
