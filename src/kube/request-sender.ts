@@ -1,4 +1,3 @@
-import { setMaxListeners } from 'node:events';
 import { performance } from 'node:perf_hooks';
 import type { Registry } from 'prom-client';
 import { type Clock, systemClock } from '../runtime/clock.ts';
@@ -163,8 +162,6 @@ export class RequestSender {
     credentials: Credentials,
     o: ExchangeOptions,
   ): Promise<Buffer | KubeError> {
-    // One stop signal can serve hundreds of calls at once, of which Node would warn as a leak.
-    if (o.signal !== undefined) setMaxListeners(0, o.signal);
     const request = toWireRequest(call, credentials, this.#options.userAgent);
     const end = this.#metrics(call.verb, pluralOf(call));
     const watch = o.watch && {

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { HealthChecks } from './health.ts';
 import { type Flags, type FlagSpec, type FlagTable, UsageError } from './flags.ts';
 import {
@@ -116,6 +117,8 @@ export async function runProcess<T extends ProcessTable>(
     );
     return host.exit(0);
   }
+  // One stop signal may serve hundreds of calls at once, of which Node would warn as a leak.
+  setMaxListeners(0);
   const log = openLog(host, description, parsed);
   const stopSwitch = createStopSwitch(host, log, command === undefined ? 0 : 1);
   const closers = new Closers();

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { after, beforeEach, describe, it } from 'node:test';
-import { setImmediate } from 'node:timers/promises';
 import { Registry } from 'prom-client';
 import { createKubeClient, type KubeClient, type WatchOptions } from '#src/kube/client.ts';
 import {
@@ -455,20 +454,6 @@ describe('faults', () => {
     await until(() => server.seen.length === 1, 'the request arrived');
     abort.abort();
     await assert.rejects(call, { name: 'KubeError', reason: 'Aborted' });
-  });
-
-  it('can pass one signal to many calls without a warning of Node', async () => {
-    const warnings: Error[] = [];
-    const listen = (warning: Error): void => void warnings.push(warning);
-    process.on('warning', listen);
-    const { signal } = new AbortController();
-    const client = connect({ maxInFlight: 20 });
-    await Promise.all(
-      Array.from({ length: 60 }, () => client.get(volumes, { name: 'x' }, { signal })),
-    );
-    await setImmediate();
-    process.off('warning', listen);
-    assert.deepEqual(warnings, []);
   });
 
   it('does not send a request that was aborted while it waited for a connection', async () => {

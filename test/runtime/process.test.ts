@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { EventEmitter } from 'node:events';
 import { describe, it } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { defineFlags, UsageError } from '#src/runtime/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
 import { runProcess, type Host, type ProcessContext } from '#src/runtime/process.ts';
@@ -125,6 +126,21 @@ describe('runProcess', () => {
     const { err } = await run(argv, start, false);
     assert.equal(err.match(/not used here flags=\["--other"\]/g)?.length, 1);
     assert.doesNotMatch((await run(argv, start)).err, /not used/);
+  });
+
+  it('gives its signal to many calls without a warning of Node', async () => {
+    const warnings: Error[] = [];
+    const listen = (warning: Error): void => void warnings.push(warning);
+    process.on('warning', listen);
+    await run([], async ({ stopping, stop }) => {
+      const derived = AbortSignal.any([stopping]);
+      for (const signal of [stopping, derived])
+        for (let n = 0; n < 60; n += 1) signal.addEventListener('abort', () => undefined);
+      await nextTurn();
+      stop(0);
+    });
+    process.off('warning', listen);
+    assert.deepEqual(warnings, []);
   });
 
   it('sends its parent process what it announces', async () => {
