@@ -53,8 +53,6 @@ export type Events = Pick<EventRecorder, 'record'>;
 export interface Cluster extends Pick<DriverCaches, 'classOf' | 'attachedTo' | 'topology'> {
   readonly kube: Kube;
   readonly events: Events;
-  /** Lists all PVs, so that `sharersOf` knows for the next seconds. */
-  readonly listVolumes: () => Promise<void>;
   /** A claim as ingest's watch in this process shows it, if that has brought something lately. */
   readonly freshClaim: OwnLeader['freshClaim'];
 }
@@ -77,10 +75,10 @@ export interface CsiDriver {
 export interface RedisState {
   /** The limits of classes. */
   readonly classLimits: Pick<ClassLimits, 'look' | 'take' | 'end'>;
-  /** The names of PVs that may have this handle, as ingest published them, or else as `listVolumes`
-   * found them within the last seconds; undefined if neither did.
-   * @throws RedisUnavailable */
-  readonly sharersOf: (volume: VolumeIdentity) => Promise<readonly string[] | undefined>;
+  /** The names of PVs that may have this handle, as ingest published them, or else by a list of
+   * all PVs, which may take long.
+   * @throws RedisUnavailable, KubeError */
+  readonly sharersOf: (volume: VolumeIdentity) => Promise<readonly string[]>;
 }
 
 /** What the flags say about runs. */
@@ -153,7 +151,6 @@ export function buildDependencies(
       classOf: caches.classOf,
       attachedTo: caches.attachedTo,
       topology: () => (supportsTopology(facts(), gates) ? caches.topology() : undefined),
-      listVolumes: () => lists.list(),
       freshClaim: (key) => ownLeader?.freshClaim(key),
     },
     lease,

@@ -160,7 +160,6 @@ export async function openRig({
     attachedTo: () => [],
     topology: () => undefined,
     sharersOf: () => Promise.resolve([]),
-    listVolumes: () => Promise.resolve(),
     facts: () => ({
       name: DRIVER,
       pluginCapabilities: new Set(['CONTROLLER_SERVICE']),

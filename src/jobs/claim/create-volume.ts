@@ -184,7 +184,7 @@ async function cleanUpVolume(
     return `PersistentVolume ${name} exists`;
   const notAfterMs = Math.min(mark.notAfterMs, readMs + MAX_READ_AGE_MS);
   const { isMigrated } = pvTemplate;
-  const call = { id: job.uid, handle, isMigrated, gateway, notAfterMs, run };
+  const call = { id: job.uid, handle, isMigrated, gateway, notAfterMs };
   let failure = 'reading its PersistentVolume took too long';
   for (let i = 0; i < MAX_CLEAN_UP_CALLS && clock.nowMs() < notAfterMs; i += 1) {
     const error = await sendDeleteVolume(driver, call, secrets);

@@ -7,33 +7,27 @@ import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
 import type { Run } from '../../queue/run.ts';
 import { askRedis } from '../../redis/ask-redis.ts';
 import { catchRefusal } from '../../rules/rule.ts';
-import { type DeletionPlan, shouldDelete } from '../../volumes/deletion.ts';
+import { traceId } from '../../runtime/trace-id.ts';
+import { type DeletionPlan, planDeletion, shouldDelete } from '../../volumes/deletion.ts';
 import { isOnNode } from '../../volumes/own-node.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { setVolumeFinalizer } from '../finalizers.ts';
 import { waitForClassLimit, withinClassLimit } from '../class-limit.ts';
 import { finished, finishedByCall, type MarkedJob, markJob, MAX_READ_AGE_MS } from '../mark-job.ts';
 import { whyNodesAreUnknown } from '../outcomes.ts';
+import { readSecretValues } from '../read-objects.ts';
 import {
-  callDeleteVolume,
-  NOT_COMPARED,
-  planDeletionOf,
-  prepareDeletion,
+  endFailedDeletion,
   refuseDeletion,
+  refuseIfShared,
+  refuseWithoutSecret,
+  sendDeleteVolume,
 } from './delete-volume.ts';
 
 /** One run of a volume's job: reads the PV, adds or removes its finalizer, and deletes volume and
  * PV if the PV is Released with the policy Delete (docs/leak-proof.md, D1). The job ends when no
  * call of an earlier run can be at work in the driver any more. */
 export async function reconcileVolume(deps: Dependencies, job: JobKey, run: Run): Promise<Outcome> {
-  const outcome = await readAndReconcile(deps, job, run);
-  if (outcome !== NOT_COMPARED) return outcome;
-  await deps.cluster.listVolumes();
-  // What was read before the list is too old by now.
-  return readAndReconcile(deps, job, run);
-}
-
-async function readAndReconcile(deps: Dependencies, job: JobKey, run: Run): Promise<Outcome> {
   const { kube } = deps.cluster;
   const limited = await waitForClassLimit(deps, job, run);
   if (limited !== undefined) return limited;
@@ -89,7 +83,8 @@ async function attemptDeletion(deps: Dependencies, released: ReleasedVolume): Pr
   const { job, run, volume } = released;
   const left = leaveToItsNode(deps, volume);
   if (left !== undefined) return left;
-  const plan = planDeletionOf(deps, volume);
+  const { classOf, attachedTo } = deps.cluster;
+  const plan = planDeletion(volume, { driver: deps.driver.facts(), classOf, attachedTo });
   if (plan.kind === 'refuse') return refuseDeletion(deps.cluster.events, volume, plan);
   if (plan.secret.note !== undefined)
     deps.reports.log.warn(
@@ -97,7 +92,7 @@ async function attemptDeletion(deps: Dependencies, released: ReleasedVolume): Pr
       'the volume is deleted without a secret',
     );
   if (run.signal.aborted) return WORKER_STOPPING;
-  const cls = deps.cluster.classOf(volume.spec.storageClassName ?? '');
+  const cls = classOf(volume.spec.storageClassName ?? '');
   return withinClassLimit(deps, { key: job, cls, isNeeded: true }, () =>
     deleteInDriver(deps, released, plan),
   );
@@ -107,23 +102,36 @@ async function attemptDeletion(deps: Dependencies, released: ReleasedVolume): Pr
 async function deleteInDriver(
   deps: Dependencies,
   { job, run, volume, readMs, begun }: ReleasedVolume,
-  plan: Extract<DeletionPlan, { kind: 'delete' }>,
+  { handle, isMigrated, secret }: Extract<DeletionPlan, { kind: 'delete' }>,
 ): Promise<Outcome> {
-  const deletion = { id: workId(job), volume, run, plan };
-  const ready = await prepareDeletion(deps, deletion);
-  if ('outcome' in ready) return ready.outcome;
+  const { clock, cluster, driver, reports } = deps;
+  const secrets = await readSecretValues(cluster.kube, secret.ref);
+  if (secrets.kind !== 'values') return refuseWithoutSecret(cluster.events, volume, secrets);
+  const shared = await refuseIfShared(deps, volume);
+  if (shared !== undefined) return shared;
+  if (clock.nowMs() - readMs > MAX_READ_AGE_MS) return READ_TOO_OLD;
   const mark = await markJob(deps, run, { planned: '', isBegun: begun.leftMs !== undefined });
   if ('outcome' in mark) return mark.outcome;
-  const { endpoint: gateway = deps.driver.endpoint } = mark;
+  const { endpoint: gateway = driver.endpoint } = mark;
+  const id = workId(job);
   const notAfterMs = Math.min(mark.notAfterMs, readMs + MAX_READ_AGE_MS);
-  const call = { ...deletion, mark, gateway, notAfterMs };
-  const failed = await callDeleteVolume(deps, call, ready.values);
-  if (failed !== undefined) return failed;
+  const call = { id, handle, isMigrated, gateway, notAfterMs };
+  const error = await sendDeleteVolume(driver, call, secrets.values);
+  if (error !== undefined) return endFailedDeletion(deps, { volume, run, mark }, error);
+  reports.capacity.volumeChanged(volume.spec);
+  reports.log.info({ volume: volume.metadata.name, trace: traceId(id), handle }, 'volume deleted');
   const outcome = await deletePersistentVolume(deps, volume, mark);
   if (outcome.kind !== 'done') return outcome;
-  deps.reports.counts.countDeleted(volume, deps.clock.nowMs() - readMs);
+  reports.counts.countDeleted(volume, clock.nowMs() - readMs);
   return finishedByCall(outcome.note ?? '', mark, deps);
 }
+
+/** A list of all PVs takes long; what it found counts for the next run. */
+const READ_TOO_OLD: Outcome = {
+  kind: 'later',
+  reason: 'the look at other PersistentVolumes took too long; the volume is read again',
+  delayMs: 0,
+};
 
 /** Deletes the PV of a volume that the driver has deleted. Already gone counts as success. */
 async function deletePersistentVolume(

@@ -19,22 +19,18 @@ export class VolumeLists {
     this.#kube = kube;
   }
 
-  /** The names of PVs that may have this handle.
-   * @returns undefined if no list has ended within the last seconds */
-  sharersOf(volume: VolumeIdentity): readonly string[] | undefined {
-    if (performance.now() < this.#expiresMs) return this.#names.get(handleHash(volume)) ?? [];
-    this.#names = new Map();
-    return undefined;
-  }
-
-  /** Lists all PVs, or waits for the list under way.
+  /** The names of PVs that may have this handle; may take as long as a list of all PVs.
    * @throws KubeError */
-  list(): Promise<void> {
-    this.#underWay ??= this.#list().finally(() => (this.#underWay = undefined));
-    return this.#underWay;
+  async sharersOf(volume: VolumeIdentity): Promise<readonly string[]> {
+    if (performance.now() >= this.#expiresMs) {
+      this.#underWay ??= this.#list().finally(() => (this.#underWay = undefined));
+      await this.#underWay;
+    }
+    return this.#names.get(handleHash(volume)) ?? [];
   }
 
   async #list(): Promise<void> {
+    this.#names = new Map();
     const names = new Map<number, string[]>();
     for await (const volume of listAll<Volume>(this.#kube, volumes)) {
       const identity = identityOf(volume);

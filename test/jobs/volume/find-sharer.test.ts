@@ -4,9 +4,8 @@ import { kubeWith, type Parts } from '../parts.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { MAX_SHARERS } from '#src/hints/shared-handles.ts';
-import { VolumeLists } from '#src/jobs/volume/volume-lists.ts';
-import type { VolumeIdentity } from '#src/volumes/handles.ts';
 import { RedisUnavailable } from '#src/redis/ask-redis.ts';
+import { systemClock } from '#src/runtime/clock.ts';
 import { openRig, type Rig } from '../rig.ts';
 import { countDeletions, createStaticVolume, listWarnings, readAgain } from '../stored-volume.ts';
 
@@ -19,7 +18,7 @@ describe('a deletion whose handle several PVs may have', () => {
   beforeEach(() => rig.reset());
 
   /** What ingest has published for every handle. */
-  const published = (names: readonly string[] | undefined): Pick<Parts, 'sharersOf'> => ({
+  const published = (names: readonly string[]): Pick<Parts, 'sharersOf'> => ({
     sharersOf: () => Promise.resolve(names),
   });
   const namesOf = (...both: Volume[]) => both.map(({ metadata: { name } }) => name);
@@ -73,45 +72,35 @@ describe('a deletion whose handle several PVs may have', () => {
     assert.equal(kind, 'done');
   });
 
-  for (const [title, names] of [
-    ['no ingest has published lately, and no list has told', undefined],
-    [
-      'all PVs are gone that ingest could name',
-      Array.from({ length: MAX_SHARERS }, (_, n) => `gone-${n}`),
-    ],
-  ] as const)
-    it(`waits, without a call, if ${title}`, async () => {
-      const first = await createStaticVolume(rig);
-      const outcome = await rig.remove(first, published(names));
-      assert.ok(outcome.kind === 'later');
-      assert.match(outcome.reason, /^no ingest has told lately/);
-      assert.deepEqual([countDeletions(rig), await rig.doubtMs(first)], [0, undefined]);
-      assert.deepEqual(listWarnings(rig), []);
-    });
-
-  it('lists all PVs where no ingest has published lately, and reads the PV again after that', async () => {
+  it('waits, without a call, if all PVs are gone that ingest could name', async () => {
     const first = await createStaticVolume(rig);
-    const lists = new VolumeLists(rig.kube);
-    const reads: string[] = [];
-    const given = {
-      ...kubeWith(rig, { get: (...args) => (reads.push(args[1].name), rig.kube.get(...args)) }),
-      sharersOf: (volume: VolumeIdentity) => Promise.resolve(lists.sharersOf(volume)),
-      listVolumes: () => lists.list(),
-    };
-    const second = await createSecond(first);
-    assert.equal((await rig.remove(first, given)).kind, 'parked');
-    const [name, other] = namesOf(first, second);
-    assert.deepEqual(reads, [name, name, other]);
-    assert.equal(countDeletions(rig), 0);
-    const alone = await createStaticVolume(rig);
-    assert.equal((await rig.remove(alone, given)).kind, 'done');
+    const names = Array.from({ length: MAX_SHARERS }, (_, n) => `gone-${n}`);
+    const outcome = await rig.remove(first, published(names));
+    assert.ok(outcome.kind === 'later');
+    assert.match(outcome.reason, /^more PersistentVolumes than ingest could name/);
+    assert.deepEqual([countDeletions(rig), await rig.doubtMs(first)], [0, undefined]);
+    assert.deepEqual(listWarnings(rig), []);
   });
 
-  it('sends nothing if PVs can’t be listed either', async () => {
+  it('reads its PV again, without a call, after a look that took more than 2 s', async () => {
+    const first = await createStaticVolume(rig);
+    let lateMs = 0;
+    const outcome = await rig.remove(first, {
+      clock: { ...systemClock, nowMs: () => systemClock.nowMs() + lateMs },
+      sharersOf: () => {
+        lateMs = 2_001;
+        return Promise.resolve([]);
+      },
+    });
+    assert.deepEqual([outcome.kind, 'delayMs' in outcome && outcome.delayMs], ['later', 0]);
+    assert.deepEqual([countDeletions(rig), await rig.doubtMs(first)], [0, undefined]);
+  });
+
+  it('sends nothing if PVs can’t be listed where no ingest has published lately', async () => {
     const first = await createStaticVolume(rig);
     const refused = new KubeError({ code: 403, reason: 'Forbidden', serverMessage: 'no' });
-    const given = { ...published(undefined), listVolumes: () => Promise.reject(refused) };
-    assert.notEqual((await rig.remove(first, given)).kind, 'done');
+    const outcome = await rig.remove(first, { sharersOf: () => Promise.reject(refused) });
+    assert.equal(outcome.kind, 'retry');
     assert.equal(countDeletions(rig), 0);
   });
 
