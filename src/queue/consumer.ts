@@ -5,14 +5,15 @@ import type { RedisLink } from '../redis/connection.ts';
 import { isDenial, isRefusal, isUnreachable } from '../redis/error-text.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { type Backoff, systemClock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import { type Logger, RareWarnings } from '../runtime/log.ts';
 import { OutcomeApplier, type TakenJob } from './apply-outcome.ts';
 import { isWork, type JobFacts, type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
+import { markingOf } from './doubt.ts';
 import { queueName } from './queue-keys.ts';
-import { QueueWorker } from './queue-worker.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import type { Outcome } from './outcome.ts';
-import { lastRun, markingOf, type Run } from './run.ts';
+import { lastRun, type Run } from './run.ts';
 import { workqueueMetrics } from './workqueue-metrics.ts';
 
 /** Whether the driver can be reached. */
@@ -54,6 +55,7 @@ export interface ConsumerOptions {
   readonly stalledCheckMs: number;
 }
 
+const START_AGAIN_MS = 1_000;
 /** Delay of a job that BullMQ gives to a worker again while an earlier run of it goes on there. */
 const BUSY_MS = 500;
 
@@ -70,7 +72,12 @@ export class Consumer {
    * that was sent is cancelled (invariant 7). */
   readonly #runs = new Map<string, AbortController>();
   readonly #outcomes: OutcomeApplier;
-  readonly #worker: QueueWorker;
+  #worker: Worker | undefined;
+  /** Why the worker could not start; undefined once it has. */
+  #startTrouble: string | undefined;
+  #isStarting = false;
+  /** Changes of the worker are made one after the other, since each may wait. */
+  #adjusting: Promise<void> = Promise.resolve();
   readonly #unsubscribe: readonly (() => void)[];
   readonly #warnings: RareWarnings;
   #isClosing = false;
@@ -94,19 +101,12 @@ export class Consumer {
       random,
       log,
     });
-    this.#worker = new QueueWorker({
-      queue: this.#queue,
-      create: () => this.#createWorker(),
-      isPaused: () => this.#isIdle,
-      link,
-      log,
-    });
     this.#unsubscribe = [
       driverState.onChange(() => this.#driverChanged()),
-      link.onReady(() => void this.#worker.start()),
+      link.onReady(() => void this.#start()),
     ];
     this.#driverChanged();
-    void this.#worker.start();
+    void this.#start();
   }
 
   /** Whether it takes no jobs: the driver can't be reached. */
@@ -116,12 +116,12 @@ export class Consumer {
 
   #driverChanged(): void {
     this.#metrics.driverDown.set(this.#labels, this.#isIdle ? 1 : 0);
-    void this.#worker.adjust();
+    void this.#adjust();
   }
 
   /** Why no jobs arrive now, in one line for /readyz; undefined while they can. */
   get trouble(): string | undefined {
-    return this.#link.trouble ?? this.#worker.trouble;
+    return this.#link.trouble ?? this.#startTrouble;
   }
 
   /** Takes no more jobs, aborts the signals of all runs, and waits for their ends up to `graceMs`,
@@ -132,7 +132,7 @@ export class Consumer {
     for (const end of this.#unsubscribe) end();
     this.#workqueue.close();
     const deadlineMs = Date.now() + graceMs;
-    const closing = this.#worker.close();
+    const closing = this.#worker?.close();
     let isClosed = closing === undefined;
     closing?.finally(() => (isClosed = true)).catch(() => undefined);
     for (const run of this.#runs.values()) run.abort();
@@ -146,6 +146,49 @@ export class Consumer {
         { queue: this.#queue, runs: this.#runs.size },
         'runs did not end in time; another worker takes over their jobs',
       );
+  }
+
+  /** Starts the worker, if there is none, as soon as Redis can be used. A worker that could not
+   * start is discarded, since BullMQ keeps that failure for ever. Never rejects. */
+  async #start(): Promise<void> {
+    if (this.#isStarting) return;
+    this.#isStarting = true;
+    while (this.#worker === undefined && !this.#isClosing && this.#link.trouble === undefined) {
+      const worker = this.#createWorker();
+      this.#worker = worker;
+      try {
+        await worker.waitUntilReady();
+        this.#startTrouble = undefined;
+        await this.#adjust();
+      } catch (error) {
+        worker.close(true).catch(() => undefined);
+        this.#worker = undefined;
+        if (this.#isClosing) break;
+        this.#reportStart(error);
+        await systemClock.sleep(START_AGAIN_MS);
+      }
+    }
+    this.#isStarting = false;
+  }
+
+  #reportStart(error: unknown): void {
+    const trouble = `the worker of ${this.#queue} could not start: ${messageOf(error)}`;
+    if (trouble !== this.#startTrouble)
+      this.#options.log.error(
+        { err: error, queue: this.#queue },
+        'the worker could not start; trying again',
+      );
+    this.#startTrouble = trouble;
+  }
+
+  /** Pauses the worker while no jobs are taken. */
+  #adjust(): Promise<void> {
+    this.#adjusting = this.#adjusting.then(async () => {
+      const worker = this.#worker;
+      if (worker === undefined || this.#isClosing || this.#isIdle === worker.isPaused()) return;
+      await (this.#isIdle ? worker.pause(true) : worker.resume());
+    });
+    return this.#adjusting;
   }
 
   #createWorker(): Worker {
@@ -226,7 +269,8 @@ export class Consumer {
     taken: TakenJob & { readonly key: JobKey },
     facts: JobFacts,
   ): Promise<string | null> {
-    const { job, key } = taken;
+    const { job, token, key } = taken;
+    const { plain: redis, prefix, driver } = this.#options;
     const { id: jobId = '' } = job;
     const startedMs = Date.now();
     // After an outage of Redis BullMQ gives this worker jobs again whose runs go on here.
@@ -247,11 +291,8 @@ export class Consumer {
         queuedMs: job.timestamp,
         count: job.attemptsStarted,
         facts,
-        ...markingOf({ ...this.#options, redis: this.#options.plain }, this.#queue, {
-          ...taken,
-          facts,
-        }),
-        ...lastRun(this.#options.plain, this.#options, job, key),
+        ...markingOf({ redis, prefix, driver }, this.#queue, job, token, facts),
+        ...lastRun({ redis, prefix, driver }, job, key),
       });
     } finally {
       this.#runs.delete(jobId);

@@ -1,9 +1,10 @@
+import type { Job } from 'bullmq';
 import { gatewayKeys, GATEWAY_LUA } from '../gateway-client/active-gateway.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import { redisNowMs } from '../redis/clock.ts';
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { HISTORY_KEYS, HISTORY_LUA, historyKeys } from './history.ts';
-import { parseJob } from './contract.ts';
+import { type JobFacts, parseJob } from './contract.ts';
 import { queueRoot } from './queue-keys.ts';
 import { parseJson } from '../runtime/json.ts';
 
@@ -66,7 +67,7 @@ export interface Begun {
 }
 
 /** No call was begun. */
-export const NOTHING_BEGUN: Begun = { leftMs: undefined, place: '' };
+const NOTHING_BEGUN: Begun = { leftMs: undefined, place: '' };
 
 /** How marking a job before a call has ended. */
 export type Marked =
@@ -86,35 +87,39 @@ export type Marked =
       readonly undo: (dropsPlace: boolean) => Promise<void>;
     };
 
-/** A job that a worker runs. */
-export interface RunningJob extends RedisPlace {
-  readonly queue: string;
-  readonly jobId: string;
-  /** Of the job's lock. */
-  readonly token: string;
-  /** `until` as the leader gave it; absent: none. */
-  readonly givenUntilMs?: number | undefined;
+/** What a run knows of the calls of earlier runs. Both reject while Redis does not answer. */
+export interface Marking {
+  /** Sends no command in the first run of a job that knows of no calls. */
+  readonly begun: () => Promise<Begun>;
+  /** M1: marks the job right before a call, for doubtMs from now on.
+   * @param planned  the topology that the call asks for, as JSON; '' for none */
+  readonly mark: (doubtMs: number, planned: string) => Promise<Marked>;
 }
 
-/** The marks of one running job. All methods reject while Redis does not answer. */
-export function doubtOf(running: RunningJob) {
-  const { redis, prefix, queue, jobId, token } = running;
-  const job = queueRoot(prefix, queue) + jobId;
+/** The marks of a job that a worker has taken.
+ * @param token  of the job's lock */
+export function markingOf(
+  place: RedisPlace,
+  queue: string,
+  { id = '', attemptsStarted }: Pick<Job, 'id' | 'attemptsStarted'>,
+  token: string,
+  { until }: Pick<JobFacts, 'until'>,
+): Marking {
+  const { redis } = place;
+  const job = queueRoot(place.prefix, queue) + id;
   const lock = `${job}:lock`;
-  const given = running.givenUntilMs === undefined ? '' : String(running.givenUntilMs);
+  const given = until === undefined ? '' : String(until);
   return {
-    async read(): Promise<Begun> {
-      const [[stored, place], nowMs] = await Promise.all([
+    async begun() {
+      if (attemptsStarted === 1 && until === undefined) return NOTHING_BEGUN;
+      const [[stored, planned], nowMs] = await Promise.all([
         redis.hmget(job, 'until', 'place'),
         redisNowMs(redis),
       ]);
-      const leftMs = leftOf(stored ?? given, nowMs);
-      return { leftMs, place: place ?? '' };
+      return { leftMs: leftOf(stored ?? given, nowMs), place: planned ?? '' };
     },
-    /** M1: marks the job right before a call, for doubtMs from now on.
-     * @param planned  the topology that the call asks for, as JSON; '' for none */
-    async mark(doubtMs: number, planned: string): Promise<Marked> {
-      const keys = { ...historyKeys(running), job, lock, ...gatewayKeys(running) };
+    async mark(doubtMs, planned) {
+      const keys = { ...historyKeys(place), job, lock, ...gatewayKeys(place) };
       const answer = await markScript.run(redis, keys, { token, given, doubtMs, planned });
       if (answer.kind !== 'marked') return answer;
       const { before } = answer;

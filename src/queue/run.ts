@@ -1,7 +1,7 @@
 import type { Job } from 'bullmq';
-import type { Redis } from 'ioredis';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import type { JobFacts, JobKey } from './contract.ts';
-import { type Begun, doubtOf, NOTHING_BEGUN } from './doubt.ts';
+import type { Marking } from './doubt.ts';
 import { readStatus, type RunStatus } from './status.ts';
 
 /** What a run is given besides its key. */
@@ -23,32 +23,9 @@ export interface Run extends Marking {
   readonly facts: JobFacts;
 }
 
-/** What a run knows of the calls of earlier runs. Both reject while Redis does not answer. */
-interface Marking {
-  /** Sends no command in the first run of a job that knows of no calls. */
-  readonly begun: () => Promise<Begun>;
-  readonly mark: ReturnType<typeof doubtOf>['mark'];
-}
-
-/** The marks of a job that a worker has taken. */
-export function markingOf(
-  place: { readonly redis: Redis; readonly prefix: string; readonly driver: string },
-  queue: string,
-  { job, token, facts }: { readonly job: Job; readonly token: string; readonly facts: JobFacts },
-): Marking {
-  const { id: jobId = '' } = job;
-  const doubt = doubtOf({ ...place, queue, jobId, token, givenUntilMs: facts.until });
-  const isUntouched = job.attemptsStarted === 1 && facts.until === undefined;
-  return {
-    begun: () => (isUntouched ? Promise.resolve(NOTHING_BEGUN) : doubt.read()),
-    mark: (doubtMs, planned) => doubt.mark(doubtMs, planned),
-  };
-}
-
 /** What a run may ask about the key's last run; reads the status once at most. */
 export function lastRun(
-  redis: Redis,
-  { prefix, driver }: { readonly prefix: string; readonly driver: string },
+  { redis, prefix, driver }: RedisPlace,
   { attemptsStarted }: Job,
   key: JobKey,
 ): Pick<Run, 'lastStatus' | 'infeasibleBackoffMs'> {

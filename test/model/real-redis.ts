@@ -6,7 +6,7 @@ import { type Job as BullJob, Worker } from 'bullmq';
 import { Registry } from 'prom-client';
 import { OutcomeApplier } from '#src/queue/apply-outcome.ts';
 import { type JobFacts, type JobKey, parseJob, type WorkKind } from '#src/queue/contract.ts';
-import type { Marked } from '#src/queue/doubt.ts';
+import { type Marked, markingOf } from '#src/queue/doubt.ts';
 import {
   beginTerm,
   dropJobsOfBefore,
@@ -18,7 +18,6 @@ import {
 } from '#src/queue/history.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
-import { markingOf } from '#src/queue/run.ts';
 import {
   type Leading,
   LeadershipOutdated,
@@ -427,7 +426,7 @@ export class RealRedis {
   #marking({ kind, job, token, facts, ticks }: RealRun) {
     const given = facts.until === undefined ? {} : { until: facts.until - ticks * TICK_MS };
     const queue = queueName(QUEUE_OF[kind], DRIVER);
-    return markingOf(this.#place, queue, { job, token, facts: { ...facts, ...given } });
+    return markingOf(this.#place, queue, job, token, { ...facts, ...given });
   }
 
   /** M1.

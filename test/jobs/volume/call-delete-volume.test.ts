@@ -4,7 +4,6 @@ import { Code } from '#src/csi/status.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Class, Volume, VolumeAttachment } from '#src/kube/objects.ts';
 import { secrets } from '#src/kube/resources.ts';
-import { NOTHING_BEGUN } from '#src/queue/doubt.ts';
 import { group, kubeWith, type Parts } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
@@ -153,7 +152,7 @@ describe('DeleteVolume', () => {
         infeasibleBackoffMs: () => Promise.resolve(0),
         lastStatus: () => Promise.resolve(undefined),
         facts: {},
-        begun: () => Promise.resolve(NOTHING_BEGUN),
+        begun: () => Promise.resolve({ leftMs: undefined, place: '' }),
         mark: () => Promise.reject(new Error('marked')),
       };
       assert.equal(
