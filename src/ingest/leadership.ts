@@ -1,10 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
-import { instanceName, type ServedDrivers } from '../connections/open-connections.ts';
-import { Elector } from '../election/elector.ts';
-import { KubeLeaseStore } from '../election/kube-lease-store.ts';
-import { IDENTITY_PREFIX, type LeaseTimes } from '../election/lease.ts';
-import { LeaseFollower } from '../election/lease-follower.ts';
+import type { ServedDrivers } from '../connections/open-connections.ts';
 import { drainOf, historyAnnotation, type SeenLease } from '../election/lease-view.ts';
 import type { LeadStatus, OwnLeader } from '../election/own-leader.ts';
 import { writeDriverNote } from '../hints/driver-note.ts';
@@ -22,18 +18,15 @@ import { queueName } from '../queue/queue-keys.ts';
 import type { Leading, WorkQueue } from '../queue/work-queue.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
-import { systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { Outage } from '../runtime/outage.ts';
 import type { Dispatcher } from './dispatcher.ts';
-import type { DriverDeps } from './driver-deps.ts';
-import { type GatewayFailover, openFailover } from './gateway-failover.ts';
+import type { GatewayFailover } from './gateway-failover.ts';
 import type { LeaderOnlyQueue } from './leader-only-queue.ts';
-import type { ObjectSource } from './objects/object-source.ts';
 import type { ProvisioningPause } from './provisioning-pause.ts';
 import type { Resync } from './resync.ts';
-import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
+import type { SnapshotSweep } from './snapshot-sweep.ts';
 
 /** The driver's Lease, as the leader writes it. */
 export interface LeaderLease extends LeadStatus {
@@ -351,200 +344,3 @@ export class Leadership {
 }
 
 const MOST_TRIES = 3;
-
-/** Makes what this ingest does while it leads. */
-export function openLeadership(
-  base: DriverDeps,
-  source: ObjectSource,
-  parts: Pick<
-    LeadershipOptions,
-    'journal' | 'dispatcher' | 'work' | 'resync' | 'place' | 'writeLimits' | 'onBegun'
-  > & { readonly workLink: RedisLink },
-): Leadership {
-  const { context, connections, driver, lease, queue, pause, ownLeader } = base;
-  const { closers, health, log } = context;
-  const { serves } = connections;
-  const leadership = new Leadership({
-    ...parts,
-    driver: driver.name,
-    namespace: lease.namespace,
-    link: parts.workLink,
-    queue,
-    failover: openFailover(base),
-    sweep: openSweep(base, source),
-    pause,
-    ownLeader,
-    serves,
-    driverTrouble: () => connections.driver.trouble,
-    log,
-  });
-  health.ready('leader', () => leadership.trouble);
-  closers.add('leading', () => serves.delete(driver.name));
-  closers.add(
-    'listener',
-    parts.workLink.onReady(() => leadership.reconnected()),
-  );
-  return leadership;
-}
-
-function openSweep(base: DriverDeps, source: ObjectSource): SnapshotSweep | undefined {
-  const { context, connections, driver, queue } = base;
-  const intervalMs = context.flags.snapshotOrphanSweepIntervalMs;
-  if (!shouldSweep(intervalMs, driver.controllerCapabilities)) return undefined;
-  const sweep = new SnapshotSweep({
-    client: connections.kube,
-    claims: (isWanted) => source.claims(isWanted),
-    ensureQueued: (key) => queue.ensureQueued(key),
-    isLeading: () => queue.isAllowing,
-    intervalMs,
-    log: context.log,
-  });
-  context.closers.add('snapshot sweep', () => sweep.stop());
-  return sweep;
-}
-
-/** Begins to compete for the Lease; with --leader-election=false, to lead.
- * @returns why nobody leads, as far as this process knows; undefined if somebody does */
-export function openElection(
-  base: DriverDeps,
-  times: LeaseTimes,
-  leadership: Leadership,
-): () => string | undefined {
-  if (base.context.flags.leaderElection) return competeForLease(base, times, leadership);
-  const follower = followLease(base);
-  const lease =
-    base.ownLeader === undefined ? openNamedLease(base, leadership, follower) : leadAlone();
-  base.ownLeader?.follow(lease, () => follower.seen);
-  tickEverySecond(base.context, leadership, follower);
-  leadership.begin(lease);
-  return () => undefined;
-}
-
-/** --leader-election=false: only one ingest of the driver may run. */
-function leadAlone(
-  write = (_transitions: number): Promise<void> => Promise.resolve(),
-): LeaderLease {
-  let transitions = 0;
-  return {
-    isLeader: true,
-    leadsForMs: Infinity,
-    holder: undefined,
-    get transitions() {
-      return transitions;
-    },
-    renewNow: (least = 0) => {
-      // Redis may have the term of an ingest that took part in an election.
-      transitions = Math.max(transitions, least);
-      return write(transitions);
-    },
-  };
-}
-
-/** Without leader election, too, workers in other processes learn from the Lease which history of
- * Redis' data counts. */
-function openNamedLease(
-  base: DriverDeps,
-  leadership: Leadership,
-  follower: LeaseFollower,
-): LeaderLease {
-  const { context, connections, lease } = base;
-  const { kube } = connections;
-  const { leaderElectionLabels: labels } = context.flags;
-  const store = new KubeLeaseStore({
-    client: kube,
-    ...lease,
-    labels,
-    annotations: (record) => leadership.annotations(record),
-    log: context.log,
-  });
-  const held = {
-    holder: `${IDENTITY_PREFIX}${instanceName(context)}`,
-    durationMs: 15_000,
-    acquiredMs: Date.now(),
-    renewedMs: Date.now(),
-  };
-  const { signal } = new AbortController();
-  return leadAlone(async (transitions) => {
-    await follower.waitForFirstRead();
-    const { otherHolder } = follower;
-    if (otherHolder !== undefined)
-      throw new Error(`${otherHolder} holds the Lease ${lease.namespace}/${lease.name}: stop it`);
-    const record = { ...held, transitions };
-    for (let tries = 0; tries < 5; tries += 1) {
-      const stored = await store.get(signal);
-      const written = await (stored === undefined
-        ? store.create(record, signal)
-        : store.update(record, stored, signal));
-      if (written !== undefined) return;
-    }
-    throw new Error(`the Lease ${lease.namespace}/${lease.name} is written by others all the time`);
-  });
-}
-
-function competeForLease(
-  base: DriverDeps,
-  times: LeaseTimes,
-  leadership: Leadership,
-): () => string | undefined {
-  const { context, connections, lease, queue } = base;
-  const { flags, closers, health, log, metrics } = context;
-  const labels = flags.leaderElectionLabels;
-  const elector = new Elector({
-    store: new KubeLeaseStore({
-      client: connections.kube,
-      ...lease,
-      labels,
-      annotations: (record) => leadership.annotations(record),
-      log,
-    }),
-    leaseName: lease.name,
-    identity: `${IDENTITY_PREFIX}${instanceName(context)}`,
-    ...times,
-    clock: systemClock,
-    log,
-    metrics,
-    onStartedLeading: (status) => {
-      if (status.isAfterOther) base.pause.otherLed();
-      leadership.begin(status);
-    },
-    onStoppedLeading: (reason) => leadership.end(reason),
-  });
-  base.ownLeader?.follow(elector, () => elector.seen);
-  closers.add('elector', async () => {
-    queue.block();
-    await elector.close();
-  });
-  health.live('leader-election', () =>
-    elector.isHealthy() ? undefined : 'failed to renew leadership in time',
-  );
-  health.ready('leader-election', () => elector.trouble);
-  tickEverySecond(context, leadership, elector);
-  return () => (elector.isLeader || elector.holder !== undefined ? undefined : elector.trouble);
-}
-
-const TICK_MS = 1_000;
-
-function tickEverySecond(
-  { closers }: DriverDeps['context'],
-  leadership: Leadership,
-  lease: { readonly seen: SeenLease | undefined },
-): void {
-  const timer = setInterval(() => leadership.tick(lease.seen), TICK_MS);
-  closers.add('leadership', () => clearInterval(timer));
-}
-
-/** Where nobody competes for the Lease, it is followed all the same: sutler may be drained, or
- * another provisioner compete for it. An account without the right to read it works without. */
-function followLease({ context, connections, lease }: DriverDeps): LeaseFollower {
-  const { closers, log } = context;
-  const quietLog = log.child({}, { level: 'error' });
-  const follower = new LeaseFollower({
-    store: new KubeLeaseStore({ client: connections.kube, ...lease, log: quietLog }),
-    lease: `${lease.namespace}/${lease.name}`,
-    mayLack: true,
-    clock: systemClock,
-    log: quietLog,
-  });
-  closers.add('lease follower', () => follower.stop());
-  return follower;
-}

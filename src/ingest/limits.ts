@@ -6,16 +6,14 @@ import { isKnownAs } from '../volumes/driver-facts.ts';
 import type { DriverDeps } from './driver-deps.ts';
 import type { ObjectSource } from './objects/object-source.ts';
 
-/** @returns writes the limits of the driver's queues to Redis as the flags say, for a leader that
- *   begins. Rejects while Redis can't be reached */
-export function limitWriter({ context, connections, driver }: DriverDeps): () => Promise<void> {
+/** Writes the limits of the driver's queues to Redis as the flags say, for a leader that begins.
+ * Rejects while Redis can't be reached. */
+export async function writeLimits({ context, connections, driver }: DriverDeps): Promise<void> {
   const { flags, log } = context;
   const { redisPrefix: prefix, maxJobsInFlight, maxJobsPerSecond } = flags;
   const limits = { maxInFlight: maxJobsInFlight, maxPerSecond: maxJobsPerSecond };
-  return async () => {
-    if (await storeLimits(connections.link.redis, { prefix, driver: driver.name }, limits))
-      log.info({ driver: driver.name, ...limits }, 'the limits of the driver’s queues changed');
-  };
+  if (await storeLimits(connections.link.redis, { prefix, driver: driver.name }, limits))
+    log.info({ driver: driver.name, ...limits }, 'the limits of the driver’s queues changed');
 }
 
 /** @returns warns on each class of the driver, once for each version of it, of annotations that

@@ -1,8 +1,5 @@
-import { instanceName } from '../connections/open-connections.ts';
-import type { DriverConnections } from '../connections/open-connections.ts';
-import type { OwnLeader } from '../election/own-leader.ts';
+import { type DriverConnections, instanceName } from '../connections/open-connections.ts';
 import { doubtMsOf } from '../election/flags.ts';
-import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { Journal } from '../journal/journal.ts';
 import type { Claim } from '../kube/objects.ts';
 import { readClaim } from '../kube/read-claim.ts';
@@ -11,116 +8,91 @@ import { WorkQueue } from '../queue/work-queue.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
-import type { Logger } from '../runtime/log.ts';
 import { isTerminatingCloneSource } from '../volumes/data-source.ts';
 import { classNameOf, selectedNodeOf } from '../volumes/eligibility.ts';
 import { type ClaimToPlan, Dispatcher } from './dispatcher.ts';
 import type { Context, DriverLease } from './driver-deps.ts';
-import { LeaderOnlyQueue } from './leader-only-queue.ts';
 import type { EventHandler } from './objects/event-handler.ts';
 import type { ObjectSource } from './objects/object-source.ts';
 import { transformWatchedClaim } from './objects/transforms.ts';
 
 /** What gives the claims and volumes of a driver their jobs. */
 export interface Work {
-  /** Takes requests while this process leads. */
-  readonly queue: LeaderOnlyQueue;
   readonly dispatcher: Dispatcher;
   readonly journal: Journal;
-  readonly work: WorkQueue;
-  readonly workLink: RedisLink;
+  readonly queue: WorkQueue;
+  readonly link: RedisLink;
   readonly place: RedisPlace;
-  /** Who judges whether a claim or volume needs a job once more. */
-  setHandler(handler: Pick<EventHandler, 'enqueueClaim' | 'enqueueVolumeKey'>): void;
-  /** Called where another process leads, or Redis has lost its data. */
-  setOnOutdated(listener: () => void): void;
 }
 
 /** Opens it for one driver.
- * @param o.keepMs  the longest time between two leaders */
+ * @param o.onMayNeedAgain  an event came for a key while it had a job that ran
+ * @param o.onOutdated  another process leads by now, or Redis has lost its data */
 export function openWork(
   context: Context,
-  connections: DriverConnections,
+  { kube: client, redisAccess: access }: DriverConnections,
   o: {
-    readonly driver: DriverInfo;
+    readonly driver: string;
     readonly lease: DriverLease;
     readonly source: ObjectSource;
-    readonly ownLeader: OwnLeader | undefined;
-    readonly keepMs: number;
+    readonly ownNode: string | undefined;
+    readonly onMayNeedAgain: (key: KeyToQueue) => void;
+    readonly onOutdated: () => void;
   },
 ): Work {
   const { flags, closers, health, log, metrics } = context;
-  const { kube: client } = connections;
-  const { redisPrefix: prefix } = flags;
-  const driver = o.driver.name;
-  let handler: Handler | undefined;
-  let onOutdated = (): void => undefined;
-  const workLink = openLink(context, connections);
-  const place = { redis: workLink.redis, prefix, driver };
+  const { redisUrl: url, redisPrefix: prefix } = flags;
+  const { driver, lease, source, ownNode, onMayNeedAgain, onOutdated } = o;
+  const link = openRedis({ url, access, role: 'producer', name: 'sutler-work', log });
   const dirty = (): number => dispatcher.pending;
-  const work = new WorkQueue({ link: workLink, prefix, driver, dirty, log, metrics });
+  const queue = new WorkQueue({ link, prefix, driver, dirty, log, metrics });
   const journal = new Journal({
     client,
-    ...o.lease,
-    lease: o.lease.name,
+    namespace: lease.namespace,
+    lease: lease.name,
     driver,
-    node: o.ownLeader?.node,
+    node: ownNode,
     holder: instanceName(context),
     onGone: (uids) => dispatcher.entriesGone(uids),
     log,
   });
-  const claimToPlan = claimPlanner(client, o.ownLeader?.node, o.source);
   const dispatcher: Dispatcher = new Dispatcher({
-    queue: work,
+    queue,
     journal,
-    claimToPlan,
+    claimToPlan: claimPlanner(client, ownNode, source),
     doubtMs: doubtMsOf(flags),
-    trouble: () => workLink.trouble,
-    onMayNeedAgain: (key) => void lookAgain(key, { client, handler: () => handler, log }),
-    onOutdated: () => onOutdated(),
+    trouble: () => link.trouble,
+    onMayNeedAgain,
+    onOutdated,
     log,
   });
   closers.add('work queue', async () => {
-    handler = undefined;
     await dispatcher.close();
-    await work.close();
-    workLink.close();
+    await queue.close();
+    link.close();
   });
   health.note('journal', () => journal.trouble);
-  health.ready('work', () => workLink.trouble ?? dispatcher.trouble);
-  return {
-    queue: new LeaderOnlyQueue(dispatcher, o.keepMs),
-    dispatcher,
-    journal,
-    work,
-    workLink,
-    place,
-    setHandler: (next) => (handler = next),
-    setOnOutdated: (listener) => (onOutdated = listener),
-  };
+  health.ready('work', () => link.trouble ?? dispatcher.trouble);
+  return { dispatcher, journal, queue, link, place: { redis: link.redis, prefix, driver } };
 }
 
 const READ_AGAIN_MS = 2_000;
 
-type Handler = Parameters<Work['setHandler']>[0];
-
 /** Judges anew whether a claim or volume needs a job. Never rejects. */
-async function lookAgain(
+export async function lookAgain(
   key: KeyToQueue,
-  o: {
-    readonly client: DriverConnections['kube'];
-    readonly handler: () => Handler | undefined;
-    readonly log: Logger;
-  },
+  handler: EventHandler,
+  client: DriverConnections['kube'],
+  { log, stopping }: Pick<Context, 'log' | 'stopping'>,
 ): Promise<void> {
-  if (key.kind === 'volume') return o.handler()?.enqueueVolumeKey(key);
+  if (key.kind === 'volume') return handler.enqueueVolumeKey(key);
   try {
-    const claim = await readClaim(o.client, key);
-    if (claim !== undefined)
-      o.handler()?.enqueueClaim(transformWatchedClaim(claim), 'ensureQueued');
+    const claim = await readClaim(client, key);
+    if (claim !== undefined) handler.enqueueClaim(transformWatchedClaim(claim), 'ensureQueued');
   } catch (error) {
-    o.log.debug({ err: error }, 'a claim could not be read again; trying again');
-    if (o.handler() !== undefined) setTimeout(() => void lookAgain(key, o), READ_AGAIN_MS).unref();
+    log.debug({ err: error }, 'a claim could not be read again; trying again');
+    const again = (): void => void lookAgain(key, handler, client, { log, stopping });
+    if (!stopping.aborted) setTimeout(again, READ_AGAIN_MS).unref();
   }
 }
 
@@ -143,11 +115,6 @@ export function claimPlanner(
     if (source.hasVolume(key.uid) && !isTerminatingCloneSource(claim)) return undefined;
     return { claim, cls: source.classOf(classNameOf(claim)), needsNode: lacksNode(claim) };
   };
-}
-
-function openLink({ flags, log }: Context, { redisAccess: access }: DriverConnections): RedisLink {
-  const { redisUrl: url } = flags;
-  return openRedis({ url, access, role: 'producer', name: 'sutler-work', log });
 }
 
 /** The claim as the watch has shown it. */

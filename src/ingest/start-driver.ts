@@ -17,17 +17,21 @@ import { systemClock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
 import type { Context, DriverDeps } from './driver-deps.ts';
+import { openElection } from './election.ts';
 import { resyncMs } from './flags.ts';
+import { openFailover } from './gateway-failover.ts';
 import { HandlePublisher } from './handle-publisher.ts';
 import { EventHandler } from './objects/event-handler.ts';
 import { Informers } from './objects/informers.ts';
 import type { ObjectSource } from './objects/object-source.ts';
-import { type Leadership, openElection, openLeadership } from './leadership.ts';
-import { classWarner, limitWriter } from './limits.ts';
-import { openWork, type Work } from './open-work.ts';
+import { Leadership } from './leadership.ts';
+import { LeaderOnlyQueue } from './leader-only-queue.ts';
+import { classWarner, writeLimits } from './limits.ts';
+import { lookAgain, openWork, type Work } from './open-work.ts';
 import { PendingReport } from './pending-report.ts';
 import { ProvisioningPause } from './provisioning-pause.ts';
 import { Resync } from './resync.ts';
+import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
 import { Waits } from './waits.ts';
 
 /** What all drivers of an ingest process share, beside its connections. */
@@ -54,19 +58,27 @@ export async function startDriver(
   const source = shared.objectSource();
   const lease = { namespace, name: leaseName(driver.name) };
   const { ownLeader } = shared;
-  const keepMs = 2 * times.leaseDurationMs;
-  const work = openWork(context, connections, { driver, lease, source, ownLeader, keepMs });
-  const { queue } = work;
+  let handler: EventHandler | undefined;
+  let leadership: Leadership | undefined;
+  const work = openWork(context, connections, {
+    driver: driver.name,
+    lease,
+    source,
+    ownNode: ownLeader?.node,
+    onMayNeedAgain: (key) => handler && void lookAgain(key, handler, connections.kube, context),
+    onOutdated: () => leadership?.outdated(),
+  });
+  const queue = new LeaderOnlyQueue(work.dispatcher, 2 * times.leaseDurationMs);
   const classChanges = new Listeners<void>();
   const pause = openPause(context);
   const events = openEvents(context, connections, driver);
   const deps = { context, connections, driver, lease, queue, pause, events, ownLeader };
-  const handler = await serveDriver(deps, source, classChanges);
+  handler = await serveDriver(deps, source, classChanges);
   if (stopping.aborted) return;
-  work.setHandler(handler);
   openAudit(deps);
   openCapacity(deps, source, classChanges);
-  const leadership = lead(deps, { work, handler, source, classChanges });
+  openWaits(deps, source, classChanges);
+  leadership = openLeadership(deps, work, handler, source, classChanges);
   const end = source.missed.subscribe(() => leadership.changesMissed());
   context.closers.add('reports of missed changes', end);
   openPendingReport(deps, openElection(deps, times, leadership), function* () {
@@ -76,28 +88,71 @@ export async function startDriver(
 }
 
 /** Makes what this process does while it leads. */
-function lead(
+function openLeadership(
   deps: DriverDeps,
-  o: {
-    readonly work: Work;
-    readonly handler: EventHandler;
-    readonly source: ObjectSource;
-    readonly classChanges: Listeners<void>;
-  },
+  { dispatcher, journal, queue: work, link, place }: Work,
+  handler: EventHandler,
+  source: ObjectSource,
+  classChanges: Listeners<void>,
 ): Leadership {
-  const { work, handler, source, classChanges } = o;
-  openWaits(deps, source, classChanges);
+  const { context, connections, driver, lease, queue, pause, ownLeader } = deps;
+  const { flags, closers, health, log } = context;
   const warn = classWarner(deps, source);
   classChanges.subscribe(warn);
-  const resync = openResync(deps, source, handler, work);
-  const leadership = openLeadership(deps, source, {
-    ...work,
-    resync,
-    writeLimits: limitWriter(deps),
-    onBegun: warn,
+  const resync = new Resync({
+    outstanding: () => handler.outstanding(source),
+    queue,
+    entries: () => dispatcher.entries(),
+    intervalMs: resyncMs(flags),
+    clock: systemClock,
+    log,
   });
-  work.setOnOutdated(() => leadership.outdated());
+  const leadership = new Leadership({
+    driver: driver.name,
+    namespace: lease.namespace,
+    place,
+    link,
+    queue,
+    journal,
+    dispatcher,
+    work,
+    resync,
+    pause,
+    failover: openFailover(deps),
+    sweep: openSweep(deps, source),
+    ownLeader,
+    writeLimits: () => writeLimits(deps),
+    onBegun: warn,
+    serves: connections.serves,
+    driverTrouble: () => connections.driver.trouble,
+    log,
+  });
+  health.ready('leader', () => leadership.trouble);
+  const end = link.onReady(() => leadership.reconnected());
+  closers.add('leading', () => {
+    end();
+    resync.stop();
+    connections.serves.delete(driver.name);
+  });
   return leadership;
+}
+
+function openSweep(
+  { context, connections, driver, queue }: DriverDeps,
+  source: ObjectSource,
+): SnapshotSweep | undefined {
+  const intervalMs = context.flags.snapshotOrphanSweepIntervalMs;
+  if (!shouldSweep(intervalMs, driver.controllerCapabilities)) return undefined;
+  const sweep = new SnapshotSweep({
+    client: connections.kube,
+    claims: (isWanted) => source.claims(isWanted),
+    ensureQueued: (key) => queue.ensureQueued(key),
+    isLeading: () => queue.isAllowing,
+    intervalMs,
+    log: context.log,
+  });
+  context.closers.add('snapshot sweep', () => sweep.stop());
+  return sweep;
 }
 
 /** A claim whose doubt is over is finished soon after, unless it can't be planned any more. */
@@ -203,26 +258,6 @@ function openEvents(
   const events = new EventRecorder({ client: kube, component, log, metrics });
   closers.add('events', () => events.close(1_000));
   return events;
-}
-
-/** Resyncs at each interval; leadership.ts says when else. */
-function openResync(
-  { context, queue }: DriverDeps,
-  source: ObjectSource,
-  handler: EventHandler,
-  { dispatcher }: Work,
-): Resync {
-  const { flags, closers, log } = context;
-  const resync = new Resync({
-    outstanding: () => handler.outstanding(source),
-    queue,
-    entries: () => dispatcher.entries(),
-    intervalMs: resyncMs(flags),
-    clock: systemClock,
-    log,
-  });
-  closers.add('resync', () => resync.stop());
-  return resync;
 }
 
 /** Follows whether new work is started, and says so in /readyz while none is. */

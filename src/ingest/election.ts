@@ -1,0 +1,155 @@
+import { instanceName } from '../connections/open-connections.ts';
+import { Elector } from '../election/elector.ts';
+import { KubeLeaseStore } from '../election/kube-lease-store.ts';
+import { IDENTITY_PREFIX, type LeaseTimes } from '../election/lease.ts';
+import { LeaseFollower } from '../election/lease-follower.ts';
+import type { SeenLease } from '../election/lease-view.ts';
+import { systemClock } from '../runtime/clock.ts';
+import type { DriverDeps } from './driver-deps.ts';
+import type { LeaderLease, Leadership } from './leadership.ts';
+
+/** Begins to compete for the Lease; with --leader-election=false, to lead.
+ * @returns why nobody leads, as far as this process knows; undefined if somebody does */
+export function openElection(
+  base: DriverDeps,
+  times: LeaseTimes,
+  leadership: Leadership,
+): () => string | undefined {
+  if (base.context.flags.leaderElection) return competeForLease(base, times, leadership);
+  const follower = followLease(base);
+  const lease =
+    base.ownLeader === undefined ? openNamedLease(base, leadership, follower) : leadAlone();
+  base.ownLeader?.follow(lease, () => follower.seen);
+  tickEverySecond(base.context, leadership, follower);
+  leadership.begin(lease);
+  return () => undefined;
+}
+
+/** --leader-election=false: only one ingest of the driver may run. */
+function leadAlone(
+  write = (_transitions: number): Promise<void> => Promise.resolve(),
+): LeaderLease {
+  let transitions = 0;
+  return {
+    isLeader: true,
+    leadsForMs: Infinity,
+    holder: undefined,
+    get transitions() {
+      return transitions;
+    },
+    renewNow: (least = 0) => {
+      // Redis may have the term of an ingest that took part in an election.
+      transitions = Math.max(transitions, least);
+      return write(transitions);
+    },
+  };
+}
+
+/** Without leader election, too, workers in other processes learn from the Lease which history of
+ * Redis' data counts. */
+function openNamedLease(
+  base: DriverDeps,
+  leadership: Leadership,
+  follower: LeaseFollower,
+): LeaderLease {
+  const { context, connections, lease } = base;
+  const { kube } = connections;
+  const { leaderElectionLabels: labels } = context.flags;
+  const store = new KubeLeaseStore({
+    client: kube,
+    ...lease,
+    labels,
+    annotations: (record) => leadership.annotations(record),
+    log: context.log,
+  });
+  const held = {
+    holder: `${IDENTITY_PREFIX}${instanceName(context)}`,
+    durationMs: 15_000,
+    acquiredMs: Date.now(),
+    renewedMs: Date.now(),
+  };
+  const { signal } = new AbortController();
+  return leadAlone(async (transitions) => {
+    await follower.waitForFirstRead();
+    const { otherHolder } = follower;
+    if (otherHolder !== undefined)
+      throw new Error(`${otherHolder} holds the Lease ${lease.namespace}/${lease.name}: stop it`);
+    const record = { ...held, transitions };
+    for (let tries = 0; tries < 5; tries += 1) {
+      const stored = await store.get(signal);
+      const written = await (stored === undefined
+        ? store.create(record, signal)
+        : store.update(record, stored, signal));
+      if (written !== undefined) return;
+    }
+    throw new Error(`the Lease ${lease.namespace}/${lease.name} is written by others all the time`);
+  });
+}
+
+function competeForLease(
+  base: DriverDeps,
+  times: LeaseTimes,
+  leadership: Leadership,
+): () => string | undefined {
+  const { context, connections, lease, queue } = base;
+  const { flags, closers, health, log, metrics } = context;
+  const labels = flags.leaderElectionLabels;
+  const elector = new Elector({
+    store: new KubeLeaseStore({
+      client: connections.kube,
+      ...lease,
+      labels,
+      annotations: (record) => leadership.annotations(record),
+      log,
+    }),
+    leaseName: lease.name,
+    identity: `${IDENTITY_PREFIX}${instanceName(context)}`,
+    ...times,
+    clock: systemClock,
+    log,
+    metrics,
+    onStartedLeading: (status) => {
+      if (status.isAfterOther) base.pause.otherLed();
+      leadership.begin(status);
+    },
+    onStoppedLeading: (reason) => leadership.end(reason),
+  });
+  base.ownLeader?.follow(elector, () => elector.seen);
+  closers.add('elector', async () => {
+    queue.block();
+    await elector.close();
+  });
+  health.live('leader-election', () =>
+    elector.isHealthy() ? undefined : 'failed to renew leadership in time',
+  );
+  health.ready('leader-election', () => elector.trouble);
+  tickEverySecond(context, leadership, elector);
+  return () => (elector.isLeader || elector.holder !== undefined ? undefined : elector.trouble);
+}
+
+const TICK_MS = 1_000;
+
+function tickEverySecond(
+  { closers }: DriverDeps['context'],
+  leadership: Leadership,
+  lease: { readonly seen: SeenLease | undefined },
+): void {
+  const timer = setInterval(() => leadership.tick(lease.seen), TICK_MS);
+  closers.add('leadership', () => clearInterval(timer));
+}
+
+/** Where nobody competes for the Lease, it is followed all the same: sutler may be drained, or
+ * another provisioner compete for it. An account without the right to read it works without. */
+function followLease({ context, connections, lease }: DriverDeps): LeaseFollower {
+  const { closers, log } = context;
+  const quietLog = log.child({}, { level: 'error' });
+  const follower = new LeaseFollower({
+    store: new KubeLeaseStore({ client: connections.kube, ...lease, log: quietLog }),
+    lease: `${lease.namespace}/${lease.name}`,
+    mayLack: true,
+    clock: systemClock,
+    log: quietLog,
+  });
+  closers.add('lease follower', () => follower.stop());
+  return follower;
+}
