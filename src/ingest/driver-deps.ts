@@ -3,6 +3,7 @@ import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { OwnLeader } from '../election/own-leader.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import type { EventRecorder } from '../kube/events.ts';
+import type { Listeners } from '../runtime/listeners.ts';
 import type { flags } from './flags.ts';
 import type { LeaderOnlyQueue } from './leader-only-queue.ts';
 import type { ProvisioningPause } from './provisioning-pause.ts';
@@ -25,6 +26,8 @@ export interface DriverDeps {
   readonly queue: LeaderOnlyQueue;
   readonly pause: ProvisioningPause;
   readonly events: EventRecorder;
+  /** Notified when a class has changed. */
+  readonly classChanges: Listeners<void>;
   /** Set where jobs is the same process, and Redis its own. */
   readonly ownLeader: OwnLeader | undefined;
 }

@@ -72,15 +72,14 @@ export async function startDriver(
   const classChanges = new Listeners<void>();
   const pause = openPause(context);
   const events = openEvents(context, connections, driver);
-  const deps = { context, connections, driver, lease, queue, pause, events, ownLeader };
-  handler = await serveDriver(deps, source, classChanges);
+  const parts = { context, connections, driver, lease, queue };
+  const deps = { ...parts, pause, events, classChanges, ownLeader };
+  handler = await serveDriver(deps, source);
   if (stopping.aborted) return;
   openAudit(deps);
-  openCapacity(deps, source, classChanges);
-  openWaits(deps, source, classChanges);
-  leadership = openLeadership(deps, work, handler, source, classChanges);
-  const end = source.missed.subscribe(() => leadership.changesMissed());
-  context.closers.add('reports of missed changes', end);
+  openCapacity(deps, source);
+  openWaits(deps, source);
+  leadership = openLeadership(deps, work, handler, source);
   openPendingReport(deps, openElection(deps, times, leadership), function* () {
     yield* handler.pending(source.unfinished());
     yield* vanishedEntries(work.journal, source, doubtMsOf(context.flags) + VANISHED_EXTRA_MS);
@@ -93,9 +92,8 @@ function openLeadership(
   { dispatcher, journal, queue: work, link, place }: Work,
   handler: EventHandler,
   source: ObjectSource,
-  classChanges: Listeners<void>,
 ): Leadership {
-  const { context, connections, driver, lease, queue, pause, ownLeader } = deps;
+  const { context, connections, driver, lease, queue, pause, classChanges, ownLeader } = deps;
   const { flags, closers, health, log } = context;
   const warn = classWarner(deps, source);
   classChanges.subscribe(warn);
@@ -128,9 +126,12 @@ function openLeadership(
     log,
   });
   health.ready('leader', () => leadership.trouble);
-  const end = link.onReady(() => leadership.reconnected());
+  const ends = [
+    link.onReady(() => leadership.reconnected()),
+    source.missed.subscribe(() => leadership.changesMissed()),
+  ];
   closers.add('leading', () => {
-    end();
+    for (const end of ends) end();
     resync.stop();
     connections.serves.delete(driver.name);
   });
@@ -196,12 +197,8 @@ function openPendingReport(
 }
 
 /** Begins to serve the driver. Resolves when all its objects are known. */
-async function serveDriver(
-  deps: DriverDeps,
-  source: ObjectSource,
-  classChanges: Listeners<void>,
-): Promise<EventHandler> {
-  const { context, driver: info, queue, ownLeader } = deps;
+async function serveDriver(deps: DriverDeps, source: ObjectSource): Promise<EventHandler> {
+  const { context, driver: info, queue, classChanges, ownLeader } = deps;
   const { closers, log, stopping } = context;
   if (source instanceof Informers) {
     ownLeader?.showClaims((key) => source.freshClaim(key));
@@ -216,9 +213,8 @@ async function serveDriver(
 }
 
 function openCapacity(
-  { context, connections, driver, queue, ownLeader }: DriverDeps,
+  { context, connections, driver, queue, classChanges, ownLeader }: DriverDeps,
   source: ObjectSource,
-  classChanges: Listeners<void>,
 ): void {
   startCapacity(context, connections, {
     driver: driver.name,
@@ -268,16 +264,13 @@ function openPause({ health, log }: Context): ProvisioningPause {
 }
 
 /** Runs keys when the objects that they wait for change. */
-function openWaits(
-  { context, connections, driver: { name: driver }, queue, pause, ownLeader }: DriverDeps,
-  source: ObjectSource,
-  classChanges: Listeners<void>,
-): void {
+function openWaits(deps: DriverDeps, source: ObjectSource): void {
+  const { context, connections, driver, queue, pause, classChanges, ownLeader } = deps;
   const { flags, closers, log, metrics } = context;
   const waits = new Waits({
     redis: connections.link.redis,
     prefix: flags.redisPrefix,
-    driver,
+    driver: driver.name,
     client: connections.kube,
     ownNode: ownLeader?.node,
     isLeading: () => queue.isAllowing,

@@ -291,7 +291,7 @@ export class Consumer {
         queuedMs: job.timestamp,
         count: job.attemptsStarted,
         facts,
-        ...markingOf({ redis, prefix, driver }, this.#queue, job, token, facts),
+        ...markingOf({ redis, prefix, driver }, job, token, facts),
         ...lastRun({ redis, prefix, driver }, job, key),
       });
     } finally {

@@ -100,13 +100,12 @@ export interface Marking {
  * @param token  of the job's lock */
 export function markingOf(
   place: RedisPlace,
-  queue: string,
-  { id = '', attemptsStarted }: Pick<Job, 'id' | 'attemptsStarted'>,
+  { id = '', queueName, attemptsStarted }: Pick<Job, 'id' | 'queueName' | 'attemptsStarted'>,
   token: string,
   { until }: Pick<JobFacts, 'until'>,
 ): Marking {
   const { redis } = place;
-  const job = queueRoot(place.prefix, queue) + id;
+  const job = queueRoot(place.prefix, queueName) + id;
   const lock = `${job}:lock`;
   const given = until === undefined ? '' : String(until);
   return {

@@ -423,10 +423,9 @@ export class RealRedis {
     return { isFirstRun: job.attemptsStarted === 1, until: ticksOf(leftMs) };
   }
 
-  #marking({ kind, job, token, facts, ticks }: RealRun) {
+  #marking({ job, token, facts, ticks }: RealRun) {
     const given = facts.until === undefined ? {} : { until: facts.until - ticks * TICK_MS };
-    const queue = queueName(QUEUE_OF[kind], DRIVER);
-    return markingOf(this.#place, queue, job, token, { ...facts, ...given });
+    return markingOf(this.#place, job, token, { ...facts, ...given });
   }
 
   /** M1.
