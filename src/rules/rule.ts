@@ -1,3 +1,5 @@
+import type { KubeClient } from '../kube/client.ts';
+import { isOutage, KubeError } from '../kube/kube-error.ts';
 import type { KubeObject } from '../kube/objects.ts';
 import type { ObjectRef, Resource } from '../kube/resources.ts';
 
@@ -51,76 +53,43 @@ export function prefixRefusal<T>(prefix: string, act: () => T): T {
   });
 }
 
-/* A rule decides about a claim or a volume. Most rules are plain functions from values to a value.
- * A rule that needs an object from the API server is a generator: it yields a step ("read this
- * object"), its caller performs the step and resumes the rule with the answer, and in the end the
- * rule returns its result or throws a RefusedError. So no rule does I/O, the checks stand in
- * upstream's order in one function, and tests run rules over objects in memory.
- * jobs/read-objects.ts performs the steps at the API server.
- *
- *   function* sourceVolume(claim: Claim): Rule<Volume> {
- *     return yield* read<Volume>(volumes, { name: claim.spec.volumeName });
- *   }
- *
- * `yield*` calls another rule; `read` and `list` below are the smallest rules. */
-
-/** A rule that pauses at steps and returns T. */
-export type Rule<T> = Generator<Step, T, Answer>;
-
-/** What a rule asks its caller to do at the API server. */
-export type Step =
-  | { readonly kind: 'read'; readonly resource: Resource; readonly ref: ObjectRef }
-  | { readonly kind: 'list'; readonly resource: Resource; readonly namespace: string }
-  /** The object was read before and does not have the finalizer yet. */
-  | {
-      readonly kind: 'add-finalizer';
-      readonly resource: Resource;
-      readonly object: KubeObject;
-      readonly finalizer: string;
-    };
-
-/** The API server's answer to a step. An API server that can't be reached gives none: the caller
- * ends the rule. */
-export type Answer =
-  | { readonly kind: 'found'; readonly object: KubeObject }
-  /** `isUnknownKind`: the server does not serve this kind of object. */
-  | { readonly kind: 'absent'; readonly isUnknownKind?: true }
-  | { readonly kind: 'listed'; readonly items: readonly KubeObject[] }
-  | { readonly kind: 'finalizer-added' }
-  /** An error status, with the server's message. */
-  | { readonly kind: 'refused'; readonly code: number; readonly message: string };
+/** The API server, as rules use it: they read objects, and one adds a finalizer. What rules await
+ * fails with KubeError if the API server is down. */
+export type ObjectApi = Pick<KubeClient, 'get' | 'list' | 'update'>;
 
 /** Reads an object. An object that does not exist refuses the claim until it is created.
  * @param prefix begins the refusal's message; the cause follows
  * @throws RefusedError for an object that does not exist or may not be read */
-export function* read<T extends KubeObject>(
+export async function read<T extends KubeObject>(
+  api: ObjectApi,
   resource: Resource,
   ref: ObjectRef,
   prefix = '',
-): Rule<T> {
-  const answer = yield { kind: 'read', resource, ref };
+): Promise<T> {
   const begin = prefix === '' ? '' : `${prefix}: `;
-  // The caller read exactly this resource.
-  if (answer.kind === 'found') return answer.object as T;
-  if (answer.kind === 'refused') throw new RefusedError(`${begin}${answer.message}`);
-  const isUnknownKind = answer.kind === 'absent' && answer.isUnknownKind === true;
-  const cause = isUnknownKind ? unknownKind(resource, ref.name) : notFound(resource, ref.name);
+  let cause = notFound(resource, ref.name);
+  try {
+    const object = await api.get<T>(resource, ref);
+    if (object !== undefined) return object;
+  } catch (error) {
+    if (!isAboutUnknownKind(error)) throw toRefusal(error, begin);
+    cause = unknownKind(resource, ref.name);
+  }
   throw new RefusedError(`${begin}${cause}`, {
     waitsFor: [{ resource: resource.plural, ...ref, seen: '' }],
   });
 }
 
-/** Lists the objects of a namespace.
- * @param prefix begins the refusal's message
- * @throws RefusedError if the server refuses */
-export function* list<T extends KubeObject>(
-  resource: Resource,
-  namespace: string,
-  prefix: string,
-): Rule<readonly T[]> {
-  const answer = yield { kind: 'list', resource, namespace };
-  if (answer.kind === 'refused') throw new RefusedError(`${prefix}: ${answer.message}`);
-  return answer.kind === 'listed' ? (answer.items as readonly T[]) : [];
+/** Whether the server does not know the kind that was asked for, since its CRD is not installed. */
+export function isAboutUnknownKind(error: unknown): boolean {
+  return error instanceof KubeError && error.code === 404;
+}
+
+/** What the API server refuses, as a refusal with its message; any other error as it is.
+ * @param begin begins the message */
+export function toRefusal(error: unknown, begin = ''): unknown {
+  if (!(error instanceof KubeError) || isOutage(error)) return error;
+  return new RefusedError(`${begin}${error.serverMessage}`, { cause: error });
 }
 
 /** The refusal of a claim until an object, which was read as given, changes. */
@@ -132,12 +101,16 @@ export function refuseUntilChanged(
   return new RefusedError(message, { waitsFor: [toWaitCondition(resource, object)] });
 }
 
-/** Runs a rule about what `object` refers to. A refusal that waits for another object ends also
+/** Awaits a rule about what `object` refers to. A refusal that waits for another object ends also
  * when `object` itself changes, since it may then refer to a different one.
  * @throws RefusedError */
-export function* alsoWaitFor<T>(resource: Resource, object: KubeObject, rule: Rule<T>): Rule<T> {
+export async function alsoWaitFor<T>(
+  resource: Resource,
+  object: KubeObject,
+  rule: Promise<T>,
+): Promise<T> {
   try {
-    return yield* rule;
+    return await rule;
   } catch (cause) {
     if (!(cause instanceof RefusedError) || cause.waitsFor.length === 0) throw cause;
     const { message, waitsFor } = cause;
@@ -147,10 +120,13 @@ export function* alsoWaitFor<T>(resource: Resource, object: KubeObject, rule: Ru
   }
 }
 
-/** Runs a rule and changes the message of its refusals; what they wait for stays. */
-export function* rewordRefusal<T>(rule: Rule<T>, reword: (message: string) => string): Rule<T> {
+/** Awaits a rule and changes the message of its refusals; what they wait for stays. */
+export async function rewordRefusal<T>(
+  rule: Promise<T>,
+  reword: (message: string) => string,
+): Promise<T> {
   try {
-    return yield* rule;
+    return await rule;
   } catch (cause) {
     if (!(cause instanceof RefusedError)) throw cause;
     throw new RefusedError(reword(cause.message), { cause, waitsFor: cause.waitsFor });

@@ -4,11 +4,11 @@ import { claims, volumes } from '../kube/resources.ts';
 import {
   alsoWaitFor,
   notFound,
+  type ObjectApi,
   read,
   RefusedError,
   refuseUntilChanged,
   rewordRefusal,
-  type Rule,
 } from '../rules/rule.ts';
 import {
   addSourcePrefix,
@@ -23,13 +23,13 @@ import {
  * Checks and messages are upstream's, in upstream's order:
  * external-provisioner pkg/controller/controller.go getPVCSource.
  * @throws RefusedError that waits for the source claim or its volume */
-export function cloneSource(input: ContentInput): Rule<ContentSource> {
-  return addSourcePrefix(input.source, checkCloneSource(input));
+export function cloneSource(api: ObjectApi, input: ContentInput): Promise<ContentSource> {
+  return addSourcePrefix(input.source, checkCloneSource(api, input));
 }
 
-function* checkCloneSource(input: ContentInput): Rule<ContentSource> {
+async function checkCloneSource(api: ObjectApi, input: ContentInput): Promise<ContentSource> {
   const { claim, cls } = input;
-  const source = yield* readSourceClaim(input);
+  const source = await readSourceClaim(api, input);
   const { name } = source.metadata;
   checkIsBound(source);
   if (source.spec.storageClassName === undefined)
@@ -42,8 +42,8 @@ function* checkCloneSource(input: ContentInput): Rule<ContentSource> {
   const volumeName = source.spec.volumeName ?? '';
   if (volumeName === '') throw refuse(source, `volume name is empty in source PVC ${name}`);
   // As in upstream, the user's message does not say why; the error's cause does.
-  const reading = alsoWaitFor(claims, source, readSourceVolume(volumeName, source, cls));
-  const volume = yield* rewordRefusal(reading, () => 'claim in dataSource not bound or invalid');
+  const reading = alsoWaitFor(claims, source, readSourceVolume(api, volumeName, source, cls));
+  const volume = await rewordRefusal(reading, () => 'claim in dataSource not bound or invalid');
   checkMode(source, volume.mode, claim);
   return {
     request: { type: { case: 'volume', value: { volumeId: volume.handle } } },
@@ -57,13 +57,13 @@ function refuse(source: Claim, message: string): RefusedError {
   return refuseUntilChanged(claims, source, message);
 }
 
-function readSourceClaim({ source, claim }: ContentInput): Rule<Claim> {
+function readSourceClaim(api: ObjectApi, { source, claim }: ContentInput): Promise<Claim> {
   const { name, namespace } = source;
   // As in upstream, the message has the claim's namespace even if the source is in another one, and
   // the kind in the singular.
   const where = `(namespace "${claim.metadata.namespace}")`;
   const prefix = `error getting PVC ${name} ${where} from api server`;
-  const reading = read<Claim>(claims, { namespace, name }, prefix);
+  const reading = read<Claim>(api, claims, { namespace, name }, prefix);
   return rewordRefusal(reading, (message) =>
     message.replace(notFound(claims, name), `persistentvolumeclaim "${name}" not found`),
   );
@@ -92,12 +92,13 @@ function checkSize(source: Claim, requestedBytes: bigint): void {
   );
 }
 
-function* readSourceVolume(
+async function readSourceVolume(
+  api: ObjectApi,
   volumeName: string,
   source: Claim,
   cls: Class,
-): Rule<{ readonly handle: string; readonly mode: VolumeMode | undefined }> {
-  const volume = yield* read<Volume>(volumes, { name: volumeName });
+): Promise<{ readonly handle: string; readonly mode: VolumeMode | undefined }> {
+  const volume = await read<Volume>(api, volumes, { name: volumeName });
   const { csi, claimRef, volumeMode } = volume.spec;
   const refuseVolume = (why: string): RefusedError =>
     refuseUntilChanged(volumes, volume, `volume ${volumeName} ${why}`);

@@ -1,19 +1,21 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { VolumeContentSourceSchema } from '../csi/generated/csi_pb.ts';
 import { CLONE_PROTECTION } from '../kube/keys.ts';
+import { isForbidden } from '../kube/kube-error.ts';
 import type { Claim, Class, DataSource, KubeObject, ReferenceGrant } from '../kube/objects.ts';
 import { parseQuantityBytes, QuantityError } from '../kube/quantity.ts';
 import { keyOf, referenceGrants, type Resource, snapshots } from '../kube/resources.ts';
 import {
-  list,
-  notFound,
+  isAboutUnknownKind,
+  type ObjectApi,
   RefusedError,
   refuseUntilChanged,
   rewordRefusal,
-  type Rule,
+  toRefusal,
 } from '../rules/rule.ts';
+import { omitUnset } from '../runtime/json.ts';
 import type { SourceKind } from './driver-facts.ts';
-import { hasFinalizer } from './finalizer-patches.ts';
+import { addFinalizer, hasFinalizer } from './finalizer-patches.ts';
 import type { FeatureGates } from './flags.ts';
 
 /* The source that a claim names for the content of its volume, and what restores
@@ -57,7 +59,11 @@ export interface ContentSource {
 /** The source that a claim names, if the claim may use it. Upstream: external-provisioner
  * pkg/controller/controller.go dataSource.
  * @throws RefusedError for a source in a namespace that the feature gate or the grants forbid */
-export function* dataSourceOf(claim: Claim, gates: FeatureGates): Rule<SourceRef | undefined> {
+export async function dataSourceOf(
+  api: ObjectApi,
+  claim: Claim,
+  gates: FeatureGates,
+): Promise<SourceRef | undefined> {
   const { dataSource, dataSourceRef } = claim.spec;
   const ownNamespace = claim.metadata.namespace ?? '';
   // Clients write null for an unset field, and older API servers keep it.
@@ -81,7 +87,7 @@ export function* dataSourceOf(claim: Claim, gates: FeatureGates): Rule<SourceRef
         'feature is disabled',
     );
   if (source.namespace !== ownNamespace)
-    yield* checkGrants(source, ownNamespace, claim.metadata.name);
+    await checkGrants(api, source, ownNamespace, claim.metadata.name);
   return source;
 }
 
@@ -90,17 +96,36 @@ function pickObject({ apiGroup, kind, name }: DataSource) {
   return { apiGroup: apiGroup ?? undefined, kind, name };
 }
 
-function* checkGrants(source: SourceRef, claimNamespace: string, claimName: string): Rule<void> {
+async function checkGrants(
+  api: ObjectApi,
+  source: SourceRef,
+  claimNamespace: string,
+  claimName: string,
+): Promise<void> {
   const { kind, name, namespace } = source;
-  const prefix = `error getting ReferenceGrants in ${namespace} namespace from api server`;
   // The API server takes an empty namespace for all namespaces; no grant is in an empty one.
-  const grants =
-    namespace === '' ? [] : yield* list<ReferenceGrant>(referenceGrants, namespace, prefix);
+  const grants = namespace === '' ? [] : await listGrants(api, namespace);
   if (isGranted(grants, { ...source, claimNamespace })) return;
   throw new RefusedError(
     `accessing ${namespace}/${name} of ${kind} dataSource ` +
       `from ${claimNamespace}/${claimName} isn't allowed`,
   );
+}
+
+/** The versions in which a server may serve ReferenceGrants; what we read is the same in both. */
+const GRANT_VERSIONS = ['v1', 'v1beta1'];
+
+async function listGrants(api: ObjectApi, namespace: string): Promise<readonly ReferenceGrant[]> {
+  for (const version of GRANT_VERSIONS)
+    try {
+      const resource = { ...referenceGrants, version };
+      return (await api.list<ReferenceGrant>(resource, { namespace })).items;
+    } catch (error) {
+      const begin = `error getting ReferenceGrants in ${namespace} namespace from api server: `;
+      // A kind that the server does not know has no objects.
+      if (!isAboutUnknownKind(error)) throw toRefusal(error, begin);
+    }
+  return [];
 }
 
 /** What fills the volume. The group matters only for snapshots. Upstream: prepareProvision.
@@ -120,19 +145,28 @@ export function kindOf(source: SourceRef, claimName: string): SourceKind {
 /** Adds our finalizer to the source, which keeps it while the driver reads from it. A snapshot that
  * sutler may not change is used without one. Upstream: setCloneFinalizer, setSnapshotFinalizer.
  * @throws RefusedError with the server's message */
-export function* addSourceFinalizer({ resource, object, finalizer }: ContentSource): Rule<void> {
-  if (hasFinalizer(object, finalizer)) return;
-  const answer = yield { kind: 'add-finalizer', resource, object, finalizer };
-  if (answer.kind === 'absent') {
-    const absent = { metadata: { ...object.metadata, resourceVersion: '' } };
-    throw refuseUntilChanged(resource, absent, notFound(resource, object.metadata.name));
+export async function addSourceFinalizer(
+  api: ObjectApi,
+  { resource, object, finalizer }: ContentSource,
+): Promise<void> {
+  const { metadata } = object;
+  const added = addFinalizer(metadata, finalizer);
+  if (added === undefined) return;
+  const { namespace, name } = metadata;
+  const ref = omitUnset({ namespace, name });
+  try {
+    await api.update(resource, ref, {
+      ...object,
+      metadata: { ...metadata, finalizers: added.list },
+    });
+  } catch (error) {
+    if (isForbidden(error) && resource === snapshots) return;
+    throw toRefusal(error);
   }
-  if (answer.kind !== 'refused' || (resource === snapshots && answer.code === 403)) return;
-  throw new RefusedError(answer.message);
 }
 
-/** Runs a rule about a content source; its refusals begin as upstream's do (prepareProvision). */
-export function addSourcePrefix<T>({ kind, name }: SourceRef, rule: Rule<T>): Rule<T> {
+/** Awaits a rule about a content source; its refusals begin as upstream's do (prepareProvision). */
+export function addSourcePrefix<T>({ kind, name }: SourceRef, rule: Promise<T>): Promise<T> {
   const prefix = `error getting handle for DataSource Type ${kind} by Name ${name}`;
   return rewordRefusal(rule, (message) => `${prefix}: ${message}`);
 }

@@ -9,7 +9,7 @@ import type { Claim, Class, Labels, VolumeAttributesClass } from '../kube/object
 import { parseQuantityBytes, QuantityError } from '../kube/quantity.ts';
 import { snapshots, volumeAttributesClasses } from '../kube/resources.ts';
 import { translateClass } from '../migration/plugins.ts';
-import { prefixRefusal, read, type Refusal, RefusedError, type Rule } from '../rules/rule.ts';
+import { type ObjectApi, prefixRefusal, read, type Refusal, RefusedError } from '../rules/rule.ts';
 import { omitUnset } from '../runtime/json.ts';
 import {
   MissingCsiNodeError,
@@ -60,10 +60,10 @@ export interface PlanInput {
 
 /** Plans the volume of an eligible claim: what to ask of the driver, or why not. The checks are in
  * upstream's order. Upstream: external-provisioner pkg/controller/controller.go prepareProvision.
- */
-export function* planVolume(input: PlanInput): Rule<VolumePlan> {
+ * @throws KubeError if the API server is down */
+export async function planVolume(api: ObjectApi, input: PlanInput): Promise<VolumePlan> {
   try {
-    return yield* checkClaim(input);
+    return await checkClaim(api, input);
   } catch (error) {
     if (!(error instanceof RefusedError)) throw error;
     const kind = error instanceof MissingCsiNodeError ? 'reschedule' : 'refuse';
@@ -71,9 +71,9 @@ export function* planVolume(input: PlanInput): Rule<VolumePlan> {
   }
 }
 
-function* checkClaim(input: PlanInput): Rule<VolumePlan> {
+async function checkClaim(api: ObjectApi, input: PlanInput): Promise<VolumePlan> {
   const { claim, driver, options } = input;
-  const source = yield* dataSourceOf(claim, options.gates);
+  const source = await dataSourceOf(api, claim, options.gates);
   const { provisioner } = input.cls;
   const isMigrated = provisioner === driver.inTreeName;
   const cls = isMigrated
@@ -86,7 +86,7 @@ function* checkClaim(input: PlanInput): Rule<VolumePlan> {
   const missing = missingCapability(driver, { sourceKind, modifies });
   if (missing !== undefined) throw new RefusedError(missing);
   if (claim.spec.selector !== undefined) throw new RefusedError('claim Selector is not supported');
-  return yield* planCreation({ ...input, source, cls, provisioner, isMigrated, attributesClass });
+  return planCreation(api, { ...input, source, cls, provisioner, isMigrated, attributesClass });
 }
 
 /** A claim that asks for nothing that the driver does not support; the class is translated. */
@@ -95,14 +95,14 @@ type CheckedInput = PlanInput &
     readonly source: SourceRef | undefined;
   };
 
-function* planCreation(input: CheckedInput): Rule<VolumePlan> {
+async function planCreation(api: ObjectApi, input: CheckedInput): Promise<VolumePlan> {
   const { claim, cls, driver, options, source, attributesClass } = input;
   const name = volumeName(claim.metadata.uid, options);
   const fsType = fsTypeOf(cls, options.defaultFstype);
   const requestedBytes = requestedBytesOf(claim);
   const hasMultiWriter = driver.controllerCapabilities.has('SINGLE_NODE_MULTI_WRITER');
   const capabilities = volumeCapabilities(claim, cls, { fsType, hasMultiWriter });
-  const content = source && (yield* contentOf(source, { ...input, requestedBytes }));
+  const content = source && (await contentOf(api, source, { ...input, requestedBytes }));
   const accessibilityRequirements = requirementOf(input);
   const { name: claimName, namespace = '', annotations = {} } = claim.metadata;
   const secretContext = { volumeName: name, claim: { name: claimName, namespace, annotations } };
@@ -111,7 +111,7 @@ function* planCreation(input: CheckedInput): Rule<VolumePlan> {
     ...driverParameters(cls),
     ...(options.extraCreateMetadata ? metadataParameters(secretContext.claim, name) : {}),
   };
-  const mutableParameters = yield* mutableParametersOf(attributesClass, driver.name);
+  const mutableParameters = await mutableParametersOf(api, attributesClass, driver.name);
   const request = create(
     CreateVolumeRequestSchema,
     omitUnset({
@@ -158,14 +158,15 @@ function attributesClassOf(claim: Claim, options: ProvisioningOptions): string |
 }
 
 /** The content source, after our finalizer was added to its object. */
-function* contentOf(
+async function contentOf(
+  api: ObjectApi,
   source: SourceRef,
   input: PlanInput & { readonly requestedBytes: bigint },
-): Rule<ContentSource> {
+): Promise<ContentSource> {
   const { preventVolumeModeConversion } = input.options;
   const rule = source.kind === snapshots.kind ? snapshotSource : cloneSource;
-  const content = yield* rule({ ...input, source, preventVolumeModeConversion });
-  yield* addSourceFinalizer(content);
+  const content = await rule(api, { ...input, source, preventVolumeModeConversion });
+  await addSourceFinalizer(api, content);
   return content;
 }
 
@@ -192,9 +193,14 @@ function requirementOf(input: CheckedInput): TopologyRequirement | undefined {
   }
 }
 
-function* mutableParametersOf(name: string | undefined, driver: string): Rule<Labels | undefined> {
+async function mutableParametersOf(
+  api: ObjectApi,
+  name: string | undefined,
+  driver: string,
+): Promise<Labels | undefined> {
   if (name === undefined) return undefined;
-  const { driverName, parameters = {} } = yield* read<VolumeAttributesClass>(
+  const { driverName, parameters = {} } = await read<VolumeAttributesClass>(
+    api,
     volumeAttributesClasses,
     { name },
   );

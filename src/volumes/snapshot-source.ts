@@ -4,11 +4,11 @@ import { snapshotContents, snapshots } from '../kube/resources.ts';
 import { quote } from '../rules/quote.ts';
 import {
   alsoWaitFor,
+  type ObjectApi,
   read,
   RefusedError,
   refuseUntilChanged,
   rewordRefusal,
-  type Rule,
 } from '../rules/rule.ts';
 import { parseBool } from '../runtime/flags.ts';
 import {
@@ -23,21 +23,25 @@ import {
  * grants, sizes), driver-facts.ts the driver's capability. Checks and messages are upstream's, in
  * upstream's order: external-provisioner pkg/controller/controller.go getSnapshotSource.
  * @throws RefusedError that waits for the snapshot or its content */
-export function snapshotSource(input: ContentInput): Rule<ContentSource> {
-  return addSourcePrefix(input.source, checkSnapshotSource(input));
+export function snapshotSource(api: ObjectApi, input: ContentInput): Promise<ContentSource> {
+  return addSourcePrefix(input.source, checkSnapshotSource(api, input));
 }
 
-function* checkSnapshotSource(input: ContentInput): Rule<ContentSource> {
+async function checkSnapshotSource(api: ObjectApi, input: ContentInput): Promise<ContentSource> {
   const { name, namespace } = input.source;
   const prefix = `error getting snapshot ${name} from api server`;
-  const snapshot = yield* read<Snapshot>(snapshots, { namespace, name }, prefix);
+  const snapshot = await read<Snapshot>(api, snapshots, { namespace, name }, prefix);
   checkNotDeleted(snapshot);
-  return yield* alsoWaitFor(snapshots, snapshot, checkContent(snapshot, input));
+  return alsoWaitFor(snapshots, snapshot, checkContent(api, snapshot, input));
 }
 
-function* checkContent(snapshot: Snapshot, input: ContentInput): Rule<ContentSource> {
+async function checkContent(
+  api: ObjectApi,
+  snapshot: Snapshot,
+  input: ContentInput,
+): Promise<ContentSource> {
   const { name } = snapshot.metadata;
-  const content = yield* readContent(snapshot);
+  const content = await readContent(api, snapshot);
   checkIsBoundTo(snapshot, content);
   if (content.spec.driver !== input.cls.provisioner) {
     const { name: className } = input.cls.metadata;
@@ -77,13 +81,13 @@ function checkNotDeleted(snapshot: Snapshot): void {
   throw refuse(snapshot, `snapshot ${name} is being deleted`);
 }
 
-function* readContent(snapshot: Snapshot): Rule<SnapshotContent> {
+async function readContent(api: ObjectApi, snapshot: Snapshot): Promise<SnapshotContent> {
   const { name } = snapshot.metadata;
   const contentName = snapshot.status?.boundVolumeSnapshotContentName ?? '';
   if (contentName === '') throw refuse(snapshot, `snapshot ${name} not bound`);
-  const reading = read<SnapshotContent>(snapshotContents, { name: contentName });
+  const reading = read<SnapshotContent>(api, snapshotContents, { name: contentName });
   const message = `error getting snapshotcontent ${contentName} for snapshot ${name}`;
-  return yield* rewordRefusal(reading, () => message);
+  return rewordRefusal(reading, () => message);
 }
 
 function checkIsBoundTo(snapshot: Snapshot, content: SnapshotContent): void {

@@ -4,51 +4,36 @@ import type { KubeObject } from '#src/kube/objects.ts';
 import { type Resource, secrets, snapshotContents, snapshots } from '#src/kube/resources.ts';
 import {
   alsoWaitFor,
-  type Answer,
   catchRefusal,
-  list,
   read,
   RefusedError,
   refuseUntilChanged,
   rewordRefusal,
-  type Rule,
 } from '#src/rules/rule.ts';
+import { anApi } from '../volumes/source-builders.ts';
 
 const ref = { namespace: 'space', name: 'thing' };
 const thing: KubeObject = { metadata: { ...ref, uid: 'u', resourceVersion: '5' } };
+const ABSENT = anApi([]);
 
-function* broken(): Rule<never> {
-  yield { kind: 'list', resource: snapshots, namespace: 'space' };
-  throw new TypeError('a defect');
-}
-
-/** Runs a rule of one step, and answers the step. */
-function runStep<T>(
-  rule: Rule<T>,
-  answer: Answer,
-): { readonly value?: T; readonly error?: RefusedError; readonly step: unknown } {
-  const { value: step } = rule.next();
-  try {
-    const end = rule.next(answer);
-    assert.ok(end.done === true);
-    return { value: end.value, step };
-  } catch (error) {
-    assert.ok(error instanceof RefusedError);
-    return { error, step };
-  }
+async function refusalOf(rule: Promise<unknown>): Promise<RefusedError> {
+  const error: unknown = await rule.then(
+    () => assert.fail('it does not refuse'),
+    (thrown: unknown) => thrown,
+  );
+  assert.ok(error instanceof RefusedError, String(error));
+  return error;
 }
 
 describe('read', () => {
-  it('yields a read step and returns the object', () => {
-    const { step, value } = runStep(read(snapshots, ref), { kind: 'found', object: thing });
-    assert.deepEqual(step, { kind: 'read', resource: snapshots, ref });
-    assert.equal(value, thing);
+  it('returns the object', async () => {
+    assert.equal(await read(anApi([[snapshots, thing]]), snapshots, ref), thing);
   });
 
-  it('refuses until the object is created', () => {
-    const { error } = runStep(read(snapshots, ref, 'no snapshot'), { kind: 'absent' });
+  it('refuses until the object is created', async () => {
+    const error = await refusalOf(read(ABSENT, snapshots, ref, 'no snapshot'));
     assert.equal(
-      error?.message,
+      error.message,
       'no snapshot: volumesnapshots.snapshot.storage.k8s.io "thing" not found',
     );
     assert.deepEqual(error.waitsFor, [
@@ -56,53 +41,30 @@ describe('read', () => {
     ]);
   });
 
-  it('refuses with the server’s message, and waits for no object', () => {
-    const { error } = runStep(read(snapshots, ref, 'no snapshot'), {
-      kind: 'refused',
-      code: 403,
-      message: 'forbidden',
-    });
-    assert.equal(error?.message, 'no snapshot: forbidden');
+  it('refuses with the server’s message, and waits for no object', async () => {
+    const api = anApi([], [], { verb: 'read', code: 403, message: 'forbidden' });
+    const error = await refusalOf(read(api, snapshots, ref, 'no snapshot'));
+    assert.equal(error.message, 'no snapshot: forbidden');
     assert.deepEqual(error.waitsFor, []);
   });
 
-  it('says that the server does not serve the kind', () => {
-    const messageFor = (resource: Resource) =>
-      runStep(read(resource, ref), { kind: 'absent', isUnknownKind: true }).error?.message;
+  it('fails with the error of a server that is down', () => {
+    const api = anApi([], [], { verb: 'read', code: 503, message: 'unavailable' });
+    return assert.rejects(read(api, snapshots, ref), { name: 'KubeError', code: 503 });
+  });
+
+  it('says that the server does not serve the kind', async () => {
+    const api = anApi([], [], { verb: 'read', code: 404, message: 'page not found' });
+    const messageFor = async (resource: Resource) =>
+      (await refusalOf(read(api, resource, ref))).message;
     assert.equal(
-      messageFor(snapshots),
+      await messageFor(snapshots),
       'the server could not find the requested resource ' +
         '(get volumesnapshots.snapshot.storage.k8s.io thing)',
     );
     assert.equal(
-      messageFor(secrets),
+      await messageFor(secrets),
       'the server could not find the requested resource (get secrets thing)',
-    );
-  });
-});
-
-describe('list', () => {
-  it('yields a list step and returns the objects', () => {
-    const { step, value } = runStep(list(snapshots, 'space', 'no list'), {
-      kind: 'listed',
-      items: [thing],
-    });
-    assert.deepEqual(step, { kind: 'list', resource: snapshots, namespace: 'space' });
-    assert.deepEqual(value, [thing]);
-  });
-
-  it('returns nothing if the server does not serve the kind', () => {
-    assert.deepEqual(runStep(list(snapshots, 'space', 'no list'), { kind: 'absent' }).value, []);
-  });
-
-  it('refuses with the server’s message', () => {
-    assert.equal(
-      runStep(list(snapshots, 'space', 'no list'), {
-        kind: 'refused',
-        code: 403,
-        message: 'forbidden',
-      }).error?.message,
-      'no list: forbidden',
     );
   });
 });
@@ -117,56 +79,58 @@ describe('refuseUntilChanged', () => {
 
 describe('alsoWaitFor', () => {
   const content = { metadata: { name: 'content', uid: 'c', resourceVersion: '6' } };
-  const waits = (rule: Rule<never>) =>
-    runStep(alsoWaitFor(snapshots, thing, rule), { kind: 'absent' }).error?.waitsFor;
-  function* refusing(refusal: RefusedError): Rule<never> {
-    yield { kind: 'list', resource: snapshots, namespace: 'space' };
-    throw refusal;
-  }
+  const waits = async (refusal: RefusedError) =>
+    (await refusalOf(alsoWaitFor(snapshots, thing, Promise.reject(refusal)))).waitsFor;
   const ON_THING = { resource: 'volumesnapshots', ...ref, seen: '5' };
 
-  it('adds the referring object to what the refusal waits for', () => {
+  it('adds the referring object to what the refusal waits for', async () => {
     const on = { resource: 'volumesnapshotcontents', name: 'content', seen: '6' };
-    assert.deepEqual(waits(refusing(refuseUntilChanged(snapshotContents, content, 'no handle'))), [
-      on,
-      ON_THING,
-    ]);
+    const refusal = refuseUntilChanged(snapshotContents, content, 'no handle');
+    assert.deepEqual(await waits(refusal), [on, ON_THING]);
   });
 
-  it('adds no object twice', () => {
-    assert.deepEqual(waits(refusing(refuseUntilChanged(snapshots, thing, 'not ready'))), [
-      ON_THING,
-    ]);
+  it('adds no object twice', async () => {
+    const refusal = refuseUntilChanged(snapshots, thing, 'not ready');
+    assert.deepEqual(await waits(refusal), [ON_THING]);
   });
 
-  it('adds nothing to a refusal that waits for no object', () => {
-    assert.deepEqual(waits(refusing(new RefusedError('no'))), []);
+  it('adds nothing to a refusal that waits for no object', async () => {
+    assert.deepEqual(await waits(new RefusedError('no')), []);
   });
 });
 
 describe('rewordRefusal', () => {
-  it('changes the message and keeps what the refusal waits for', () => {
-    const rule = rewordRefusal(read(secrets, ref), (message) => `no secret: ${message}`);
-    const { error } = runStep(rule, { kind: 'absent' });
-    assert.equal(error?.message, 'no secret: secrets "thing" not found');
+  it('changes the message and keeps what the refusal waits for', async () => {
+    const reading = read(ABSENT, secrets, ref);
+    const error = await refusalOf(rewordRefusal(reading, (message) => `no secret: ${message}`));
+    assert.equal(error.message, 'no secret: secrets "thing" not found');
     assert.deepEqual(error.waitsFor, [{ resource: 'secrets', ...ref, seen: '' }]);
   });
 });
 
 describe('the error of a defect', () => {
-  const finish = (rule: Rule<never>): void => {
-    rule.next();
-    rule.next({ kind: 'absent' });
-  };
-  const throwing = (): never => {
-    throw new TypeError('a defect');
-  };
-  for (const [what, run] of [
-    ['alsoWaitFor', () => finish(alsoWaitFor(snapshots, thing, broken()))],
-    ['rewordRefusal', () => finish(rewordRefusal(broken(), () => 'other words'))],
-    ['catchRefusal', () => catchRefusal(throwing, () => assert.fail('it is no refusal'))],
-  ] as const)
-    it(`passes ${what}`, () => assert.throws(run, TypeError));
+  const broken = () => Promise.reject(new TypeError('a defect'));
+
+  it('passes alsoWaitFor', () =>
+    assert.rejects(alsoWaitFor(snapshots, thing, broken()), TypeError));
+
+  it('passes rewordRefusal', () =>
+    assert.rejects(
+      rewordRefusal(broken(), () => 'other words'),
+      TypeError,
+    ));
+
+  it('passes catchRefusal', () =>
+    assert.throws(
+      () =>
+        catchRefusal(
+          () => {
+            throw new TypeError('a defect');
+          },
+          () => assert.fail('it is no refusal'),
+        ),
+      TypeError,
+    ));
 });
 
 it('catchRefusal turns a refusal into the caller’s value', () => {

@@ -14,7 +14,6 @@ import {
   type FillInput,
   type GrantChange,
   planSource,
-  refuseSteps,
   run,
   withGrant,
 } from './source-builders.ts';
@@ -35,10 +34,10 @@ const ON_VOLUME = { resource: 'persistentvolumes', name: 'test-testi', seen: '42
 const INVALID = 'claim in dataSource not bound or invalid';
 
 const cloned = (objects: ApiObjects = cloneObjects(), change: Partial<FillInput> = {}) =>
-  run(planSource({ claim: aCloningClaim(), ...change }), objects);
+  run((api) => planSource(api, { claim: aCloningClaim(), ...change }), objects);
 /** Asserts that the clone uses the volume's handle, and that the source gets our finalizer. */
-const succeeds = (objects?: ApiObjects, change?: Partial<FillInput>) => {
-  const { value, error, steps } = cloned(objects, change);
+const succeeds = async (objects?: ApiObjects, change?: Partial<FillInput>) => {
+  const { value, error, steps } = await cloned(objects, change);
   assert.equal(error, undefined);
   assert.deepEqual(value?.request, {
     type: { case: 'volume', value: { volumeId: 'test-volume-id' } },
@@ -52,8 +51,8 @@ interface Refusal {
   readonly message: string;
   readonly waitsFor: readonly object[];
 }
-const refuses = ({ objects, change, message, waitsFor }: Refusal) => {
-  const { error, steps } = cloned(objects, change);
+const refuses = async ({ objects, change, message, waitsFor }: Refusal) => {
+  const { error, steps } = await cloned(objects, change);
   assert.equal(error?.message, PREFIX + message);
   assert.deepEqual(error.waitsFor, waitsFor);
   assert.ok(!steps.includes(ADDS_FINALIZER), 'a refused source gets no finalizer');
@@ -86,8 +85,8 @@ const MODE_WORDS =
   'the source PVC and destination PVCs must have the same volume mode for cloning.  ';
 
 describe('cloneSource', () => {
-  it('uses the handle of the source’s volume, and adds our finalizer (D-01)', () => {
-    const { value, steps } = cloned();
+  it('uses the handle of the source’s volume, and adds our finalizer (D-01)', async () => {
+    const { value, steps } = await cloned();
     assert.deepEqual(value, {
       request: { type: { case: 'volume', value: { volumeId: 'test-volume-id' } } },
       resource: claims,
@@ -212,35 +211,43 @@ describe('cloneSource', () => {
   for (const [title, refusal] of Object.entries(refusals))
     it(`refuses ${title}`, () => refuses(refusal));
 
-  it('refuses a source whose volume is no CSI volume', () => {
+  it('refuses a source whose volume is no CSI volume', async () => {
     const { csi: _, ...spec } = aSourceVolume().spec;
-    refuses(invalid(cloneObjects(aSourceClaim(), { ...aSourceVolume(), spec })));
+    await refuses(invalid(cloneObjects(aSourceClaim(), { ...aSourceVolume(), spec })));
   });
 
-  it('refuses a source without a field for its volume', () => {
+  it('refuses a source without a field for its volume', async () => {
     const { volumeName: _, ...spec } = aSourceClaim().spec;
     const message = 'volume name is empty in source PVC fake-pvc';
-    refuses({ objects: cloneObjects({ ...aSourceClaim(), spec }), message, waitsFor: [ON_SOURCE] });
+    await refuses({
+      objects: cloneObjects({ ...aSourceClaim(), spec }),
+      message,
+      waitsFor: [ON_SOURCE],
+    });
   });
 
-  it('refuses a source whose volume has no phase', () => {
+  it('refuses a source whose volume has no phase', async () => {
     const { metadata, spec } = aSourceVolume();
-    refuses(invalid(cloneObjects(aSourceClaim(), { metadata, spec })));
+    await refuses(invalid(cloneObjects(aSourceClaim(), { metadata, spec })));
   });
 
-  it('keeps what is wrong with the volume as the error’s cause', () => {
-    const { error } = cloned(withVolume({ phase: 'Released' }));
+  it('keeps what is wrong with the volume as the error’s cause', async () => {
+    const { error } = await cloned(withVolume({ phase: 'Released' }));
     const messages: string[] = [];
     for (let cause: unknown = error; cause instanceof Error; cause = cause.cause)
       messages.push(cause.message);
     assert.equal(messages.at(-1), 'volume test-testi is Released');
   });
 
-  it('repeats the server’s message if the source may not be read', () => {
-    const { error } = run(
-      planSource({ claim: aCloningClaim() }),
+  it('repeats the server’s message if the source may not be read', async () => {
+    const { error } = await run(
+      (api) => planSource(api, { claim: aCloningClaim() }),
       cloneObjects(),
-      refuseSteps('read', 403, 'forbidden'),
+      {
+        verb: 'read',
+        code: 403,
+        message: 'forbidden',
+      },
     );
     assert.equal(
       error?.message,
@@ -250,25 +257,25 @@ describe('cloneSource', () => {
     assert.deepEqual(error.waitsFor, []);
   });
 
-  it('names the claim’s namespace even if the source is in another one', () => {
+  it('names the claim’s namespace even if the source is in another one', async () => {
     const claim = aReferringClaim({ namespace: 'fake-pvc-namespace' });
-    const { error } = run(
-      planSource({ claim, crossNamespace: true }),
+    const { error } = await run(
+      (api) => planSource(api, { claim, crossNamespace: true }),
       withGrant([], { namespace: 'fake-pvc-namespace' }),
     );
     assert.match(error?.message ?? '', /error getting PVC fake-pvc \(namespace "ns2"\)/);
     assert.deepEqual(error?.waitsFor, [{ ...ON_SOURCE, seen: '' }]);
   });
 
-  it('accepts a source that requested no size', () => {
-    succeeds(withSource({ spec: { resources: {} } }), { requestedBytes: 0n });
+  it('accepts a source that requested no size', async () => {
+    await succeeds(withSource({ spec: { resources: {} } }), { requestedBytes: 0n });
   });
 
   it('accepts a larger claim', () => succeeds(cloneObjects(), { requestedBytes: 1001n }));
 
-  it('compares with the size that the source requested, not with its capacity', () => {
+  it('compares with the size that the source requested, not with its capacity', async () => {
     const source = aSourceClaim();
-    succeeds(
+    await succeeds(
       cloneObjects({ ...source, status: { ...source.status, capacity: { storage: '5000' } } }),
     );
   });
@@ -286,20 +293,20 @@ describe('cloneSource', () => {
   for (const [title, { objects, change }] of Object.entries(modes))
     it(`clones ${title}`, () => succeeds(objects, change));
 
-  it('reports the first of several faults, in upstream’s order', () => {
+  it('reports the first of several faults, in upstream’s order', async () => {
     const deleted = {
       metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' },
       spec: { volumeName: '' },
     };
     const small = { requestedBytes: 1n };
-    refuses({
+    await refuses({
       objects: withSource({ ...deleted, phase: 'Pending' }),
       change: small,
       message: `${NOT_BOUND} Pending`,
       waitsFor: [ON_SOURCE],
     });
     const message = 'the PVC DataSource fake-pvc is currently being deleted';
-    refuses({ objects: withSource(deleted), change: small, message, waitsFor: [ON_SOURCE] });
+    await refuses({ objects: withSource(deleted), change: small, message, waitsFor: [ON_SOURCE] });
   });
 });
 
@@ -308,7 +315,7 @@ describe('cloneSource across namespaces', () => {
   const there = (ref: Partial<DataSourceRef> = {}) => aReferringClaim({ namespace: NS, ...ref });
   const reading = (claim: Claim, grant?: GrantChange, objects: ApiObjects = cloneObjects()) =>
     run(
-      planSource({ claim, crossNamespace: true }),
+      (api) => planSource(api, { claim, crossNamespace: true }),
       grant === undefined ? objects : withGrant(objects, { namespace: NS, ...grant }),
     );
 
@@ -343,8 +350,8 @@ describe('cloneSource across namespaces', () => {
     'a reference without a group (D-38)': [there(), {}],
   };
   for (const [title, [claim, grant, objects]] of Object.entries(granted)) {
-    it(`clones ${title}`, () => {
-      const { value, steps } = reading(claim, grant, objects);
+    it(`clones ${title}`, async () => {
+      const { value, steps } = await reading(claim, grant, objects);
       assert.deepEqual(value?.request.type?.value, { volumeId: 'test-volume-id' });
       assert.deepEqual(steps.slice(-3), [...READS, ADDS_FINALIZER]);
     });
@@ -362,8 +369,8 @@ describe('cloneSource across namespaces', () => {
     'without any grant (D-48)': undefined,
   };
   for (const [title, grant] of Object.entries(kept)) {
-    it(`reads no claim ${title}`, () => {
-      const { error, steps } = reading(there(), grant);
+    it(`reads no claim ${title}`, async () => {
+      const { error, steps } = await reading(there(), grant);
       const refusal =
         'accessing fake-pvc-namespace/fake-pvc of PersistentVolumeClaim dataSource from ' +
         "ns2/my-pvc isn't allowed";
@@ -372,8 +379,8 @@ describe('cloneSource across namespaces', () => {
     });
   }
 
-  it('reads no object of a kind that the grant does not name (D-39)', () => {
-    const { error, steps } = reading(there({ kind: 'WrongKind' }), {});
+  it('reads no object of a kind that the grant does not name (D-39)', async () => {
+    const { error, steps } = await reading(there({ kind: 'WrongKind' }), {});
     assert.equal(
       error?.message,
       "accessing fake-pvc-namespace/fake-pvc of WrongKind dataSource from ns2/my-pvc isn't allowed",
@@ -381,9 +388,9 @@ describe('cloneSource across namespaces', () => {
     assert.deepEqual(steps, [`list referencegrants ${NS}`]);
   });
 
-  it('reads no claim without the feature gate, granted or not (D-49)', () => {
-    const { error, steps } = run(
-      planSource({ claim: there() }),
+  it('reads no claim without the feature gate, granted or not (D-49)', async () => {
+    const { error, steps } = await run(
+      (api) => planSource(api, { claim: there() }),
       withGrant(cloneObjects(), { namespace: NS }),
     );
     assert.equal(

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import { describe, it } from 'node:test';
+import { before, describe, it } from 'node:test';
 import { create } from '@bufbuild/protobuf';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import type { Claim } from '#src/kube/objects.ts';
-import { readAnswer } from '#src/volumes/persistent-volume.ts';
+import { type PvTemplate, readAnswer } from '#src/volumes/persistent-volume.ts';
 import { aClaim, aClass } from './builders.ts';
 import {
   readDriverAnswer,
@@ -17,8 +17,8 @@ import { cloneObjects, SNAPSHOT_GROUP, snapshotObjects } from './source-builders
 const IDENTITY = 'storage.kubernetes.io/csiProvisionerIdentity';
 
 describe('the new PV', () => {
-  it('has every field that upstream writes for a plain claim, and no other', () => {
-    assert.deepEqual(completePv(), {
+  it('has every field that upstream writes for a plain claim, and no other', async () => {
+    assert.deepEqual(await completePv(), {
       apiVersion: 'v1',
       kind: 'PersistentVolume',
       metadata: {
@@ -53,60 +53,65 @@ describe('the new PV', () => {
     });
   });
 
-  it('has the requested size if the driver answers 0 (B-26)', () => {
-    assert.equal(completePv({}, { capacityBytes: 0n }).spec.capacity?.storage, '100');
+  it('has the requested size if the driver answers 0 (B-26)', async () => {
+    assert.equal((await completePv({}, { capacityBytes: 0n })).spec.capacity?.storage, '100');
   });
 
-  it('has the driver’s larger size, as Kubernetes prints it', () => {
+  it('has the driver’s larger size, as Kubernetes prints it', async () => {
     assert.equal(
-      completePv({}, { capacityBytes: 1_610_612_736n }).spec.capacity?.storage,
+      (await completePv({}, { capacityBytes: 1_610_612_736n })).spec.capacity?.storage,
       '1536Mi',
     );
   });
 
-  it('has the class’s reclaim policy, or none if the class has none (P-16)', () => {
+  it('has the class’s reclaim policy, or none if the class has none (P-16)', async () => {
     assert.equal(
-      completePv({ cls: aClass({ reclaimPolicy: 'Retain' }) }).spec.persistentVolumeReclaimPolicy,
+      (await completePv({ cls: aClass({ reclaimPolicy: 'Retain' }) })).spec
+        .persistentVolumeReclaimPolicy,
       'Retain',
     );
     const { reclaimPolicy: _, ...bare } = aClass();
-    assert.equal(completePv({ cls: bare }).spec.persistentVolumeReclaimPolicy, undefined);
+    assert.equal((await completePv({ cls: bare })).spec.persistentVolumeReclaimPolicy, undefined);
   });
 
-  it('has no access modes if the claim has none', () => {
+  it('has no access modes if the claim has none', async () => {
     const { accessModes: _, ...spec } = aClaim().spec;
-    assert.equal('accessModes' in completePv({ claim: { ...aClaim(), spec } }).spec, false);
+    assert.equal('accessModes' in (await completePv({ claim: { ...aClaim(), spec } })).spec, false);
   });
 
-  it('has the driver’s context as attributes, which may overwrite the identity', () => {
-    assert.deepEqual(completePv({}, { volumeContext: { a: 'b' } }).spec.csi?.volumeAttributes, {
-      [IDENTITY]: 'test-provisioner',
-      a: 'b',
-    });
+  it('has the driver’s context as attributes, which may overwrite the identity', async () => {
     assert.deepEqual(
-      completePv({}, { volumeContext: { [IDENTITY]: 'own' } }).spec.csi?.volumeAttributes,
+      (await completePv({}, { volumeContext: { a: 'b' } })).spec.csi?.volumeAttributes,
+      {
+        [IDENTITY]: 'test-provisioner',
+        a: 'b',
+      },
+    );
+    assert.deepEqual(
+      (await completePv({}, { volumeContext: { [IDENTITY]: 'own' } })).spec.csi?.volumeAttributes,
       { [IDENTITY]: 'own' },
     );
   });
 
-  it('has the driver’s handle unchanged', () => {
+  it('has the driver’s handle unchanged', async () => {
     assert.equal(
-      completePv({}, { volumeId: ' Some/Handle ' }).spec.csi?.volumeHandle,
+      (await completePv({}, { volumeId: ' Some/Handle ' })).spec.csi?.volumeHandle,
       ' Some/Handle ',
     );
   });
 
-  it('refers to a claim without namespace without one', () => {
+  it('refers to a claim without namespace without one', async () => {
     const { namespace: _, ...metadata } = aClaim().metadata;
     assert.equal(
-      'namespace' in (completePv({ claim: { ...aClaim(), metadata } }).spec.claimRef ?? {}),
+      'namespace' in ((await completePv({ claim: { ...aClaim(), metadata } })).spec.claimRef ?? {}),
       false,
     );
   });
 });
 
 describe('an answer', () => {
-  const { pvTemplate } = planCreation();
+  let pvTemplate: PvTemplate;
+  before(async () => ({ pvTemplate } = await planCreation()));
 
   it('without a volume is blamed on the driver (R-42)', () => {
     assert.deepEqual(readAnswer(create(CreateVolumeResponseSchema, {}), pvTemplate), {
@@ -142,27 +147,29 @@ describe('an answer', () => {
     });
   });
 
-  it('with negative bytes is refused even if no size was requested', () => {
-    const { pvTemplate: free } = planCreation({ claim: aClaim({ spec: { resources: {} } }) });
+  it('with negative bytes is refused even if no size was requested', async () => {
+    const { pvTemplate: free } = await planCreation({ claim: aClaim({ spec: { resources: {} } }) });
     assert.equal(
       readBadAnswer(free, { capacityBytes: -1n }).message,
       'created volume capacity -1 less than requested capacity 0',
     );
   });
 
-  it('with exactly the requested bytes is accepted', () => {
-    assert.equal(completePv().spec.capacity?.storage, '100');
+  it('with exactly the requested bytes is accepted', async () => {
+    assert.equal((await completePv()).spec.capacity?.storage, '100');
   });
 
-  it('keeps sizes that a Number can’t represent', () => {
+  it('keeps sizes that a Number can’t represent', async () => {
     const huge = aClaim({ spec: { resources: { requests: { storage: '9007199254740993' } } } });
     assert.equal(
-      completePv({ claim: huge }, { capacityBytes: 9007199254740993n }).spec.capacity?.storage,
+      (await completePv({ claim: huge }, { capacityBytes: 9007199254740993n })).spec.capacity
+        ?.storage,
       '9007199254740993',
     );
     assert.match(
-      readBadAnswer(planCreation({ claim: huge }).pvTemplate, { capacityBytes: 9007199254740992n })
-        .message,
+      readBadAnswer((await planCreation({ claim: huge })).pvTemplate, {
+        capacityBytes: 9007199254740992n,
+      }).message,
       /^created volume capacity/,
     );
   });
@@ -181,8 +188,8 @@ describe('the answer for a volume with a source', () => {
     });
   const echo = { type: { case: 'snapshot' as const, value: { snapshotId: 'sid' } } };
 
-  it('must name a content source', () => {
-    const { request, pvTemplate } = restored({ dataSource });
+  it('must name a content source', async () => {
+    const { request, pvTemplate } = await restored({ dataSource });
     assert.ok(request.volumeContentSource?.type.case === 'snapshot');
     assert.deepEqual(readBadAnswer(pvTemplate, { capacityBytes: 1000n }), {
       message: 'volume content source missing',
@@ -194,26 +201,26 @@ describe('the answer for a volume with a source', () => {
     );
   });
 
-  it('is refused for its size before it is refused for a missing source', () => {
+  it('is refused for its size before it is refused for a missing source', async () => {
     assert.match(
-      readBadAnswer(restored({ dataSource }).pvTemplate, { capacityBytes: 999n }).message,
+      readBadAnswer((await restored({ dataSource })).pvTemplate, { capacityBytes: 999n }).message,
       /^created volume capacity/,
     );
   });
 
-  it('need not name a source of dataSourceRef in the own namespace (R-12)', () => {
+  it('need not name a source of dataSourceRef in the own namespace (R-12)', async () => {
     assert.ok(
       !(
         'message' in
-        readDriverAnswer(restored({ dataSourceRef: dataSource }).pvTemplate, {
+        readDriverAnswer((await restored({ dataSourceRef: dataSource })).pvTemplate, {
           capacityBytes: 1000n,
         })
       ),
     );
   });
 
-  it('belongs to a PV template that names the snapshot', () => {
-    assert.deepEqual(restored({ dataSource }).pvTemplate.source, {
+  it('belongs to a PV template that names the snapshot', async () => {
+    assert.deepEqual((await restored({ dataSource })).pvTemplate.source, {
       apiGroup: SNAPSHOT_GROUP,
       kind: 'VolumeSnapshot',
       namespace: 'ns1',
@@ -224,13 +231,18 @@ describe('the answer for a volume with a source', () => {
     });
   });
 
-  it('belongs to a PV template that names the source claim', () => {
+  it('belongs to a PV template that names the source claim', async () => {
     const claim = inNamespace('fake-pvc-namespace', {
       dataSource: { kind: 'PersistentVolumeClaim', name: 'fake-pvc' },
     });
     assert.deepEqual(
-      planCreation({ claim, driver: withCapability('CLONE_VOLUME'), objects: cloneObjects() })
-        .pvTemplate.source,
+      (
+        await planCreation({
+          claim,
+          driver: withCapability('CLONE_VOLUME'),
+          objects: cloneObjects(),
+        })
+      ).pvTemplate.source,
       {
         apiGroup: undefined,
         kind: 'PersistentVolumeClaim',

@@ -42,17 +42,19 @@ const claimOf = (annotations: Record<string, string>) => {
 };
 
 /** The request and the PV of a claim that is this driver's. */
-function provisioned(annotations: Record<string, string>, provisioner: string) {
+async function provisioned(annotations: Record<string, string>, provisioner: string) {
   const claim = claimOf(annotations);
   const cls = classOf(provisioner);
   assert.equal(shouldProvision(claim, successor, () => cls).kind, 'provision');
-  const { request, pvTemplate } = planCreation({ claim, cls, driver: successor });
+  const { request, pvTemplate } = await planCreation({ claim, cls, driver: successor });
   const answer = readDriverAnswer(pvTemplate, { volumeId: DISK, capacityBytes: 100_000n });
   assert.ok(!('message' in answer));
   return { request, volume: answer.volume };
 }
 
-function assertTranslated({ request, volume }: ReturnType<typeof provisioned>): void {
+type Provisioned = Awaited<ReturnType<typeof provisioned>>;
+
+function assertTranslated({ request, volume }: Provisioned): void {
   assert.equal(request.name, 'test-testi');
   assert.deepEqual(request.parameters, { fstype: 'ext3' });
   assert.deepEqual(request.volumeCapabilities, []);
@@ -62,7 +64,7 @@ function assertTranslated({ request, volume }: ReturnType<typeof provisioned>): 
   assert.equal(volume.metadata.annotations?.['pv.kubernetes.io/provisioned-by'], IN_TREE);
 }
 
-function assertNative({ request, volume }: ReturnType<typeof provisioned>): void {
+function assertNative({ request, volume }: Provisioned): void {
   assert.deepEqual(request.parameters, { fstype: 'ext3', zone: 'west-1' });
   assert.equal(volume.spec.azureDisk, undefined);
   assert.equal(volume.spec.csi?.volumeHandle, DISK);
@@ -70,32 +72,32 @@ function assertNative({ request, volume }: ReturnType<typeof provisioned>): void
 }
 
 describe('a claim of an in-tree class', () => {
-  it('is translated both ways if the beta annotation names the driver (G-01)', () => {
-    assertTranslated(provisioned({ [BETA]: DRIVER }, IN_TREE));
+  it('is translated both ways if the beta annotation names the driver (G-01)', async () => {
+    assertTranslated(await provisioned({ [BETA]: DRIVER }, IN_TREE));
   });
 
-  it('is translated both ways if the GA annotation names the driver (G-02)', () => {
-    assertTranslated(provisioned({ [GA]: DRIVER }, IN_TREE));
+  it('is translated both ways if the GA annotation names the driver (G-02)', async () => {
+    assertTranslated(await provisioned({ [GA]: DRIVER }, IN_TREE));
   });
 
-  it('is translated both ways if it was migrated to the driver (G-05)', () => {
-    assertTranslated(provisioned({ [GA]: IN_TREE, [MIGRATED_TO]: DRIVER }, IN_TREE));
+  it('is translated both ways if it was migrated to the driver (G-05)', async () => {
+    assertTranslated(await provisioned({ [GA]: IN_TREE, [MIGRATED_TO]: DRIVER }, IN_TREE));
   });
 
-  it('is translated both ways if it names the driver and was migrated (G-08)', () => {
-    assertTranslated(provisioned({ [GA]: DRIVER, [MIGRATED_TO]: DRIVER }, IN_TREE));
+  it('is translated both ways if it names the driver and was migrated (G-08)', async () => {
+    assertTranslated(await provisioned({ [GA]: DRIVER, [MIGRATED_TO]: DRIVER }, IN_TREE));
   });
 });
 
 describe('a claim of the driver’s own class', () => {
-  it('is not translated if the beta annotation names the driver (G-03)', () =>
-    assertNative(provisioned({ [BETA]: DRIVER }, DRIVER)));
+  it('is not translated if the beta annotation names the driver (G-03)', async () =>
+    assertNative(await provisioned({ [BETA]: DRIVER }, DRIVER)));
 
-  it('is not translated if the GA annotation names the driver (G-04)', () =>
-    assertNative(provisioned({ [GA]: DRIVER }, DRIVER)));
+  it('is not translated if the GA annotation names the driver (G-04)', async () =>
+    assertNative(await provisioned({ [GA]: DRIVER }, DRIVER)));
 
-  it('is not translated for a driver that replaced no plug-in', () => {
-    const { pvTemplate } = planCreation({ cls: aClass({ parameters: { zone: 'west-1' } }) });
+  it('is not translated for a driver that replaced no plug-in', async () => {
+    const { pvTemplate } = await planCreation({ cls: aClass({ parameters: { zone: 'west-1' } }) });
     assert.equal(pvTemplate.isMigrated, false);
   });
 });
@@ -104,8 +106,8 @@ describe('a volume of an in-tree class', () => {
   const resources = { requests: { storage: '1000' } };
   const snapshot = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'test-snapshot' };
 
-  it('without an in-tree form is refused before its PV is written', () => {
-    const { pvTemplate } = planCreation({
+  it('without an in-tree form is refused before its PV is written', async () => {
+    const { pvTemplate } = await planCreation({
       claim: claimOf({ [GA]: DRIVER }),
       cls: classOf(IN_TREE),
       driver: successor,
@@ -115,7 +117,7 @@ describe('a volume of an in-tree class', () => {
     assert.deepEqual([answer.handle, answer.isPermanent], ['no-disk-uri', true]);
   });
 
-  it('can’t be restored from a snapshot of the driver (R-41)', () => {
+  it('can’t be restored from a snapshot of the driver (R-41)', async () => {
     const claim = aClaim({
       metadata: { namespace: 'ns1' },
       spec: { resources, dataSource: snapshot },
@@ -126,7 +128,7 @@ describe('a volume of an in-tree class', () => {
       controllerCapabilities: withCapability('CREATE_DELETE_SNAPSHOT').controllerCapabilities,
     };
     assert.match(
-      planRefusal({ claim, cls: classOf(IN_TREE), driver: facts, objects }).message,
+      (await planRefusal({ claim, cls: classOf(IN_TREE), driver: facts, objects })).message,
       new RegExp(
         'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is not ' +
           'handled by CSI driver of StorageClass class$',
@@ -134,7 +136,7 @@ describe('a volume of an in-tree class', () => {
     );
   });
 
-  it('can’t be cloned from a volume of the driver (R-41)', () => {
+  it('can’t be cloned from a volume of the driver (R-41)', async () => {
     const dataSource = { kind: 'PersistentVolumeClaim', name: 'fake-pvc' };
     const claim = aClaim({
       metadata: { namespace: 'fake-pvc-namespace' },
@@ -149,7 +151,7 @@ describe('a volume of an in-tree class', () => {
       controllerCapabilities: withCapability('CLONE_VOLUME').controllerCapabilities,
     };
     assert.match(
-      planRefusal({ claim, cls: classOf(IN_TREE), driver: facts, objects }).message,
+      (await planRefusal({ claim, cls: classOf(IN_TREE), driver: facts, objects })).message,
       /: claim in dataSource not bound or invalid$/,
     );
   });

@@ -67,7 +67,9 @@ describe('a claim is refused', () => {
     ],
   ];
   for (const [title, given, message, waitsFor = []] of refusals)
-    it(title, () => assert.deepEqual(planRefusal(given), { kind: 'refuse', message, waitsFor }));
+    it(title, async () =>
+      assert.deepEqual(await planRefusal(given), { kind: 'refuse', message, waitsFor }),
+    );
 });
 
 /** The message for a fault, and a function that corrects only that fault. */
@@ -211,12 +213,12 @@ describe('a plan reports the first of several faults, in upstream’s order', ()
   };
   for (const [message, correct] of FAULTS) {
     const faulty = given;
-    it(message.source.replaceAll(/[\\^$]/g, ''), () =>
-      assert.match(planRefusal(faulty).message, message),
+    it(message.source.replaceAll(/[\\^$]/g, ''), async () =>
+      assert.match((await planRefusal(faulty)).message, message),
     );
     given = correct(given);
   }
   const whole = given;
-  it('and none once all are corrected', () =>
-    assert.equal(planCreation(whole).request.name, 'test-testi'));
+  it('and none once all are corrected', async () =>
+    assert.equal((await planCreation(whole)).request.name, 'test-testi'));
 });

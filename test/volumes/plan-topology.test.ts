@@ -3,6 +3,7 @@ import { describe, it } from 'node:test';
 import type { Class, Labels } from '#src/kube/objects.ts';
 import { planVolume } from '#src/volumes/plan.ts';
 import { aClaim, aClass, driver, DRIVER, options } from './builders.ts';
+import { anApi } from './source-builders.ts';
 import {
   completePv,
   type Given,
@@ -22,48 +23,49 @@ const allowing: Partial<Class> = {
   allowedTopologies: [{ matchLabelExpressions: [{ key: 'zone', values: ['zone1'] }] }],
 };
 const zone = (name: string) => ({ segments: { zone: name } });
-const affinity = (accessibleTopology: { segments: Record<string, string> }[]) => {
+const affinity = async (accessibleTopology: { segments: Record<string, string> }[]) => {
   const topology = aCluster(registered({ zone: 'zone1' }));
-  return completePv({ driver: withTopology, topology }, { accessibleTopology }).spec.nodeAffinity;
+  return (await completePv({ driver: withTopology, topology }, { accessibleTopology })).spec
+    .nodeAffinity;
 };
 const isIn = (key: string, value: string) => ({ key, operator: 'In', values: [value] });
 
 describe('the node affinity of a PV', () => {
-  it('is absent for a driver without topology, whatever it answers (E-03)', () => {
+  it('is absent for a driver without topology, whatever it answers (E-03)', async () => {
     assert.equal(
-      completePv({}, { accessibleTopology: [zone('zone1')] }).spec.nodeAffinity,
+      (await completePv({}, { accessibleTopology: [zone('zone1')] })).spec.nodeAffinity,
       undefined,
     );
   });
 
-  it('is absent without the feature gate, and no node is read (E-04)', () => {
+  it('is absent without the feature gate, and no node is read (E-04)', async () => {
     const given = { driver: withTopology, gates: { Topology: false }, claim: onNode('some-node') };
-    assert.deepEqual(runPlan(given).steps, []);
+    assert.deepEqual((await runPlan(given)).steps, []);
     assert.equal(
-      completePv(given, { accessibleTopology: [zone('zone1')] }).spec.nodeAffinity,
+      (await completePv(given, { accessibleTopology: [zone('zone1')] })).spec.nodeAffinity,
       undefined,
     );
   });
 
-  it('is absent if the answer names no topology (H-01, H-02)', () =>
-    assert.equal(affinity([]), undefined));
+  it('is absent if the answer names no topology (H-01, H-02)', async () =>
+    assert.equal(await affinity([]), undefined));
 
-  it('has one term for one topology (H-03)', () => {
-    assert.deepEqual(affinity([zone('zone1')]), {
+  it('has one term for one topology (H-03)', async () => {
+    assert.deepEqual(await affinity([zone('zone1')]), {
       required: { nodeSelectorTerms: [{ matchExpressions: [isIn('zone', 'zone1')] }] },
     });
   });
 
-  it('has one expression for each segment (H-04)', () => {
-    assert.deepEqual(affinity([{ segments: { zone: 'zone1', rack: 'rack2' } }]), {
+  it('has one expression for each segment (H-04)', async () => {
+    assert.deepEqual(await affinity([{ segments: { zone: 'zone1', rack: 'rack2' } }]), {
       required: {
         nodeSelectorTerms: [{ matchExpressions: [isIn('zone', 'zone1'), isIn('rack', 'rack2')] }],
       },
     });
   });
 
-  it('has one term for each of several topologies (H-05)', () => {
-    assert.deepEqual(affinity([zone('zone1'), zone('zone2')]), {
+  it('has one term for each of several topologies (H-05)', async () => {
+    assert.deepEqual(await affinity([zone('zone1'), zone('zone2')]), {
       required: {
         nodeSelectorTerms: [
           { matchExpressions: [isIn('zone', 'zone1')] },
@@ -73,11 +75,11 @@ describe('the node affinity of a PV', () => {
     });
   });
 
-  it('has zero terms for topologies without segments, which the API server refuses', () =>
-    assert.deepEqual(affinity([{ segments: {} }]), { required: { nodeSelectorTerms: [] } }));
+  it('has zero terms for topologies without segments, which the API server refuses', async () =>
+    assert.deepEqual(await affinity([{ segments: {} }]), { required: { nodeSelectorTerms: [] } }));
 
-  it('has no term for a topology without segments', () => {
-    assert.deepEqual(affinity([{ segments: {} }, zone('zone1')]), {
+  it('has no term for a topology without segments', async () => {
+    assert.deepEqual(await affinity([{ segments: {} }, zone('zone1')]), {
       required: { nodeSelectorTerms: [{ matchExpressions: [isIn('zone', 'zone1')] }] },
     });
   });
@@ -89,56 +91,58 @@ describe('the topology requirement of a request', () => {
     { name: 'node', labels: { zone: 'zone2' }, keys: ['zone'] },
   ];
   const topology = aCluster(nodes);
-  const asked = (given: Given) => {
-    const { request } = planCreation({ driver: withTopology, topology, ...given });
+  const asked = async (given: Given) => {
+    const { request } = await planCreation({ driver: withTopology, topology, ...given });
     const { accessibilityRequirements: found } = request;
     const zones = (terms: readonly { segments: Labels }[] = []) =>
       terms.map(({ segments }) => segments['zone']).join();
     return found && [zones(found.requisite), zones(found.preferred)];
   };
 
-  it('is absent for a class without topologies, if the driver is not to be told all (P-42)', () =>
-    assert.equal(asked({ options: { immediateTopology: false } }), undefined));
+  it('is absent for a class without topologies, if the driver is not to be told all (P-42)', async () =>
+    assert.equal(await asked({ options: { immediateTopology: false } }), undefined));
 
-  it('is absent for a driver without topology, which needs no nodes', () =>
+  it('is absent for a driver without topology, which needs no nodes', async () =>
     assert.equal(
-      asked({ driver, cls: aClass(allowing), claim: onNode('node'), topology: undefined }),
+      await asked({ driver, cls: aClass(allowing), claim: onNode('node'), topology: undefined }),
       undefined,
     ));
 
-  it('has the topologies that the class allows (P-43)', () =>
-    assert.deepEqual(asked({ cls: aClass(allowing) }), ['zone1', 'zone1']));
+  it('has the topologies that the class allows (P-43)', async () =>
+    assert.deepEqual(await asked({ cls: aClass(allowing) }), ['zone1', 'zone1']));
 
-  it('prefers that of the selected node (P-44)', () =>
-    assert.deepEqual(asked({ claim: onNode('node') }), ['zone1,zone2', 'zone2,zone1']));
+  it('prefers that of the selected node (P-44)', async () =>
+    assert.deepEqual(await asked({ claim: onNode('node') }), ['zone1,zone2', 'zone2,zone1']));
 
-  it('has that of the selected node alone if it is strict', () =>
-    assert.deepEqual(asked({ claim: onNode('node'), options: { strictTopology: true } }), [
+  it('has that of the selected node alone if it is strict', async () =>
+    assert.deepEqual(await asked({ claim: onNode('node'), options: { strictTopology: true } }), [
       'zone2',
       'zone2',
     ]));
 
-  it('fails for a selected node that the class does not allow (P-45)', () =>
+  it('fails for a selected node that the class does not allow (P-45)', async () =>
     assert.match(
-      planRefusal({
-        driver: withTopology,
-        topology,
-        cls: aClass(allowing),
-        claim: onNode('node'),
-      }).message,
+      (
+        await planRefusal({
+          driver: withTopology,
+          topology,
+          cls: aClass(allowing),
+          claim: onNode('node'),
+        })
+      ).message,
       /^error generating accessibility requirements: topology \[\{zone zone2\}\] from selected/,
     ));
 
-  it('is for the first annotation of a selected node that is present, even if it is empty', () => {
+  it('is for the first annotation of a selected node that is present, even if it is empty', async () => {
     const metadata = (annotations: Labels) => ({ claim: aClaim({ metadata: { annotations } }) });
     const alpha = { 'volume.alpha.kubernetes.io/selected-node': 'node' };
     const options = { immediateTopology: false };
-    assert.deepEqual(asked({ ...metadata(alpha), options }), ['zone1,zone2', 'zone2,zone1']);
-    assert.equal(asked({ ...metadata({ ...alpha, [NODE]: '' }), options }), undefined);
+    assert.deepEqual(await asked({ ...metadata(alpha), options }), ['zone1,zone2', 'zone2,zone1']);
+    assert.equal(await asked({ ...metadata({ ...alpha, [NODE]: '' }), options }), undefined);
   });
 
-  it('needs another node if the selected one has no CSINode (B-41)', () => {
-    const { value } = runPlan({ claim: onNode('bar'), driver: withTopology, topology });
+  it('needs another node if the selected one has no CSINode (B-41)', async () => {
+    const { value } = await runPlan({ claim: onNode('bar'), driver: withTopology, topology });
     assert.ok(value?.kind === 'reschedule', value?.kind);
     assert.equal(
       value.message,
@@ -146,15 +150,15 @@ describe('the topology requirement of a request', () => {
     );
   });
 
-  it('can’t be made while the nodes are not listed', () => {
-    const rule = planVolume({
+  it('can’t be made while the nodes are not listed', async () => {
+    const plan = await planVolume(anApi([]), {
       claim: aClaim(),
       cls: aClass(),
       className: 'class',
       driver: withTopology,
       options,
     });
-    assert.deepEqual(rule.next().value, {
+    assert.deepEqual(plan, {
       kind: 'refuse',
       message: 'the nodes of the cluster are not listed yet',
       waitsFor: [],
@@ -163,7 +167,7 @@ describe('the topology requirement of a request', () => {
 
   it('passes a defect on', () => {
     const broken = { ...topology, csiNodes: () => assert.fail('broken') };
-    assert.throws(() => runPlan({ driver: withTopology, topology: broken }), /broken/);
+    return assert.rejects(runPlan({ driver: withTopology, topology: broken }), /broken/);
   });
 });
 
@@ -208,25 +212,25 @@ describe('a migrated class', () => {
       claim: onNode('node-0'),
       topology: aCluster(registered(...zones.map((each) => ({ [key]: each })))),
     });
-    const requisite = (cls: Partial<Class>) =>
-      planCreation(given(cls)).request.accessibilityRequirements?.requisite.map(
+    const requisite = async (cls: Partial<Class>) =>
+      (await planCreation(given(cls))).request.accessibilityRequirements?.requisite.map(
         ({ segments }) => segments,
       );
 
-    it(`of ${name} asks for its zones by the driver’s key`, () => {
+    it(`of ${name} asks for its zones by the driver’s key`, async () => {
       const expected = zones.map((each) => ({ [key]: each }));
       for (const of of [ZONE, 'failure-domain.beta.kubernetes.io/zone', key])
-        assert.deepEqual(requisite(allowed(of)), expected);
+        assert.deepEqual(await requisite(allowed(of)), expected);
       if (region !== undefined)
         assert.deepEqual(
-          requisite({ provisioner: name, parameters: { zones: zones.join() } }),
+          await requisite({ provisioner: name, parameters: { zones: zones.join() } }),
           expected,
         );
     });
 
-    it(`of ${name} gets a PV that is tied to Kubernetes’ zone`, () => {
+    it(`of ${name} gets a PV that is tied to Kubernetes’ zone`, async () => {
       const volume = { volumeId: handle, accessibleTopology: [{ segments: { [key]: zone } }] };
-      const { metadata, spec } = completePv(given(allowed(ZONE)), volume);
+      const { metadata, spec } = await completePv(given(allowed(ZONE)), volume);
       assert.equal(spec.csi, undefined);
       const regions = region === undefined ? [] : [isIn(REGION, region)];
       assert.deepEqual(spec.nodeAffinity?.required?.nodeSelectorTerms, [
@@ -237,10 +241,10 @@ describe('a migrated class', () => {
     });
   }
 
-  it('of Azure disks asks for no zone where its zones are numbers of fault domains', () => {
+  it('of Azure disks asks for no zone where its zones are numbers of fault domains', async () => {
     const key = 'topology.disk.csi.azure.com/zone';
     const name = 'kubernetes.io/azure-disk';
-    const { request } = planCreation({
+    const { request } = await planCreation({
       driver: { ...withTopology, name: 'disk.csi.azure.com', inTreeName: name },
       cls: aClass({ provisioner: name, parameters: { zones: '0,1' } }),
     });
@@ -253,12 +257,13 @@ describe('a migrated class', () => {
 
 describe('a request after an earlier call', () => {
   const place = { requisite: [zone('zone2')], preferred: [zone('zone2')] };
-  const asked = (given: Given) =>
-    planCreation({ place, topology: aCluster(registered({ zone: 'zone1' })), ...given }).request
-      .accessibilityRequirements?.preferred[0]?.segments;
+  const asked = async (given: Given) =>
+    (await planCreation({ place, topology: aCluster(registered({ zone: 'zone1' })), ...given }))
+      .request.accessibilityRequirements?.preferred[0]?.segments;
 
-  it('asks for the same place, whatever the nodes are by now', () =>
-    assert.deepEqual(asked({ driver: withTopology }), { zone: 'zone2' }));
+  it('asks for the same place, whatever the nodes are by now', async () =>
+    assert.deepEqual(await asked({ driver: withTopology }), { zone: 'zone2' }));
 
-  it('asks for no place of a driver without topology', () => assert.equal(asked({}), undefined));
+  it('asks for no place of a driver without topology', async () =>
+    assert.equal(await asked({}), undefined));
 });

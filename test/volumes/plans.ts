@@ -33,21 +33,19 @@ export interface Given {
 }
 
 /** Runs the plan over objects in memory. */
-export function runPlan(given: Given = {}): Run<VolumePlan> {
+export async function runPlan(given: Given = {}): Promise<Promise<Run<VolumePlan>>> {
   const { claim = aClaim(), cls = aClass(), objects = [] } = given;
   const changed = { ...options, ...given.options, gates: { ...DEFAULT_GATES, ...given.gates } };
-  return run(
-    planVolume({
-      claim,
-      cls,
-      className: cls.metadata.name,
-      driver: given.driver ?? driver,
-      options: changed,
-      topology: given.topology ?? aCluster(),
-      place: given.place,
-    }),
-    objects,
-  );
+  const input = {
+    claim,
+    cls,
+    className: cls.metadata.name,
+    driver: given.driver ?? driver,
+    options: changed,
+    topology: given.topology ?? aCluster(),
+    place: given.place,
+  };
+  return await run((api) => planVolume(api, input), objects);
 }
 
 export interface Created {
@@ -58,15 +56,15 @@ export interface Created {
 }
 
 /** The plan for a claim that can be served. */
-export function planCreation(given: Given = {}): Created {
-  const { value: plan } = runPlan(given);
+export async function planCreation(given: Given = {}): Promise<Created> {
+  const { value: plan } = await runPlan(given);
   assert.ok(plan?.kind === 'create', `planned ${plan?.kind}`);
   return { plan, request: plan.request, pvTemplate: plan.pvTemplate };
 }
 
 /** The refusal of a claim that can't be served. */
-export function planRefusal(given: Given): Extract<VolumePlan, { kind: 'refuse' }> {
-  const { value: plan } = runPlan(given);
+export async function planRefusal(given: Given): Promise<Extract<VolumePlan, { kind: 'refuse' }>> {
+  const { value: plan } = await runPlan(given);
   assert.ok(plan?.kind === 'refuse', `planned ${plan?.kind}`);
   return plan;
 }
@@ -94,8 +92,8 @@ export function readBadAnswer(pvTemplate: PvTemplate, volume: VolumeInit): BadAn
 }
 
 /** The PV of a claim once the driver has answered. */
-export function completePv(given: Given = {}, volume: VolumeInit = {}): NewVolume {
-  const { pvTemplate } = planCreation(given);
+export async function completePv(given: Given = {}, volume: VolumeInit = {}): Promise<NewVolume> {
+  const { pvTemplate } = await planCreation(given);
   const answer = readDriverAnswer(pvTemplate, volume);
   assert.ok(!('message' in answer));
   return answer.volume;

@@ -15,7 +15,6 @@ import {
   type GrantChange,
   planSource,
   READY,
-  refuseSteps,
   run,
   SNAPSHOT_GROUP,
   snapshotObjects,
@@ -39,10 +38,10 @@ const MODE_WORDS =
   'permission to do so. ';
 
 const restored = (objects: ApiObjects = snapshotObjects(), change: Partial<FillInput> = {}) =>
-  run(planSource({ claim: aRestoringClaim(), ...change }), objects);
+  run((api) => planSource(api, { claim: aRestoringClaim(), ...change }), objects);
 /** Asserts that the restore uses the snapshot's handle. */
-const succeeds = (objects?: ApiObjects, change?: Partial<FillInput>) => {
-  const { value, error } = restored(objects, change);
+const succeeds = async (objects?: ApiObjects, change?: Partial<FillInput>) => {
+  const { value, error } = await restored(objects, change);
   assert.equal(error, undefined);
   assert.deepEqual(value?.request, { type: { case: 'snapshot', value: { snapshotId: 'sid' } } });
 };
@@ -53,8 +52,8 @@ interface Refusal {
   readonly message: string;
   readonly waitsFor: readonly object[];
 }
-const refuses = ({ objects, change, message, waitsFor }: Refusal) => {
-  const { error, steps } = restored(objects, change);
+const refuses = async ({ objects, change, message, waitsFor }: Refusal) => {
+  const { error, steps } = await restored(objects, change);
   assert.equal(error?.message, PREFIX + message);
   assert.deepEqual(error.waitsFor, waitsFor);
   assert.ok(
@@ -75,8 +74,8 @@ const deletedWith = (finalizers: string[]) =>
   );
 
 describe('snapshotSource', () => {
-  it('uses the handle of the content, and adds our finalizer (C-01)', () => {
-    const { value, steps } = restored();
+  it('uses the handle of the content, and adds our finalizer (C-01)', async () => {
+    const { value, steps } = await restored();
     assert.deepEqual(value, {
       request: { type: { case: 'snapshot', value: { snapshotId: 'sid' } } },
       resource: snapshots,
@@ -222,11 +221,11 @@ describe('snapshotSource', () => {
   for (const [title, refusal] of Object.entries(refusals))
     it(`refuses ${title}`, () => refuses(refusal));
 
-  it('repeats the server’s message if the snapshot may not be read', () => {
-    const { error } = run(
-      planSource({ claim: aRestoringClaim() }),
+  it('repeats the server’s message if the snapshot may not be read', async () => {
+    const { error } = await run(
+      (api) => planSource(api, { claim: aRestoringClaim() }),
       snapshotObjects(),
-      refuseSteps('read', 403, 'forbidden'),
+      { verb: 'read', code: 403, message: 'forbidden' },
     );
     assert.equal(
       error?.message,
@@ -234,24 +233,24 @@ describe('snapshotSource', () => {
     );
   });
 
-  it('uses a snapshot that is being deleted and has our finalizer (C-38)', () => {
-    const { value, steps } = restored(deletedWith([SNAPSHOT_SOURCE_PROTECTION]));
+  it('uses a snapshot that is being deleted and has our finalizer (C-38)', async () => {
+    const { value, steps } = await restored(deletedWith([SNAPSHOT_SOURCE_PROTECTION]));
     assert.equal(value?.request.type?.case, 'snapshot');
     assert.deepEqual(steps, READS);
   });
 
-  it('changes the volume mode if the content allows it (C-17)', () => {
+  it('changes the volume mode if the content allows it (C-17)', async () => {
     for (const value of ['1', 't', 'T', 'TRUE', 'true', 'True'])
-      succeeds(blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: value }), asBlock);
+      await succeeds(blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: value }), asBlock);
   });
 
-  it('changes the volume mode without --prevent-volume-mode-conversion', () => {
-    succeeds(snapshotObjects(), { ...asBlock, preventVolumeModeConversion: false });
+  it('changes the volume mode without --prevent-volume-mode-conversion', async () => {
+    await succeeds(snapshotObjects(), { ...asBlock, preventVolumeModeConversion: false });
   });
 
-  it('accepts a content without a volume mode', () => {
+  it('accepts a content without a volume mode', async () => {
     const { sourceVolumeMode: _, ...spec } = aContent().spec;
-    succeeds(snapshotObjects(aSnapshot(), { ...aContent(), spec }), asBlock);
+    await succeeds(snapshotObjects(aSnapshot(), { ...aContent(), spec }), asBlock);
   });
 
   it('accepts the same volume mode', () =>
@@ -259,18 +258,18 @@ describe('snapshotSource', () => {
 
   it('accepts a larger claim', () => succeeds(snapshotObjects(), { requestedBytes: 1001n }));
 
-  it('accepts a snapshot without a size', () => {
+  it('accepts a snapshot without a size', async () => {
     const { restoreSize: _, ...status } = READY;
-    succeeds(snapshotObjects(aSnapshot({ status })), {
+    await succeeds(snapshotObjects(aSnapshot({ status })), {
       requestedBytes: 0n,
       claim: aRestoringClaim({ resources: {} }),
     });
   });
 
-  it('compares exact sizes', () => {
+  it('compares exact sizes', async () => {
     const objects = withStatus({ status: { ...READY, restoreSize: '1Ki' } });
-    succeeds(objects, { requestedBytes: 1024n });
-    refuses({
+    await succeeds(objects, { requestedBytes: 1024n });
+    await refuses({
       objects,
       change: { requestedBytes: 1023n },
       message:
@@ -280,12 +279,16 @@ describe('snapshotSource', () => {
     });
   });
 
-  it('reports the first of several faults, in upstream’s order', () => {
+  it('reports the first of several faults, in upstream’s order', async () => {
     const status = { boundVolumeSnapshotContentName: 'snapcontent-snapuid', readyToUse: false };
     const objects = snapshotObjects(aSnapshot({ status }), aContent({ status: null }));
     const change = { cls: aClass({ provisioner: 'other' }), requestedBytes: 1n };
-    refuses({ objects, change, message: OTHER_DRIVER, waitsFor: [ON_SNAPSHOT] });
-    refuses({ objects, message: 'snapshot test-snapshot is not Ready', waitsFor: [ON_SNAPSHOT] });
+    await refuses({ objects, change, message: OTHER_DRIVER, waitsFor: [ON_SNAPSHOT] });
+    await refuses({
+      objects,
+      message: 'snapshot test-snapshot is not Ready',
+      waitsFor: [ON_SNAPSHOT],
+    });
   });
 });
 
@@ -295,7 +298,7 @@ describe('snapshotSource across namespaces', () => {
   const there = aReferringClaim({ ...reference, namespace: 'ns1' });
   const reading = (claim: Claim, grant?: GrantChange, crossNamespace = true) =>
     run(
-      planSource({ claim, crossNamespace }),
+      (api) => planSource(api, { claim, crossNamespace }),
       grant === undefined ? snapshotObjects() : withGrant(snapshotObjects(), grant),
     );
 
@@ -313,8 +316,8 @@ describe('snapshotSource across namespaces', () => {
     ],
   };
   for (const [title, [claim, grant]] of Object.entries(granted)) {
-    it(`restores ${title}`, () => {
-      const { value, steps } = reading(claim, grant);
+    it(`restores ${title}`, async () => {
+      const { value, steps } = await reading(claim, grant);
       assert.deepEqual(value?.request.type?.value, { snapshotId: 'sid' });
       assert.equal(steps.at(-1), 'add-finalizer volumesnapshots ns1/test-snapshot');
     });
@@ -332,8 +335,8 @@ describe('snapshotSource across namespaces', () => {
     'with a grant whose `from` and `to` are empty (C-35)': { from: null, to: null },
   };
   for (const [title, grant] of Object.entries(kept)) {
-    it(`reads no snapshot ${title}`, () => {
-      const { error, steps } = reading(there, grant);
+    it(`reads no snapshot ${title}`, async () => {
+      const { error, steps } = await reading(there, grant);
       assert.equal(
         error?.message,
         "accessing ns1/test-snapshot of VolumeSnapshot dataSource from ns2/my-pvc isn't allowed",
@@ -342,8 +345,8 @@ describe('snapshotSource across namespaces', () => {
     });
   }
 
-  it('reads no snapshot without the feature gate, granted or not (C-27)', () => {
-    const { error, steps } = reading(there, { to: TO }, false);
+  it('reads no snapshot without the feature gate, granted or not (C-27)', async () => {
+    const { error, steps } = await reading(there, { to: TO }, false);
     assert.equal(
       error?.message,
       'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is ' +

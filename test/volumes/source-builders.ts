@@ -9,8 +9,11 @@ import type {
   SnapshotContent,
   Volume,
 } from '#src/kube/objects.ts';
+import type { ListOptions } from '#src/kube/client.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
 import {
   claims,
+  type ObjectRef,
   referenceGrants,
   type Resource,
   snapshotContents,
@@ -25,7 +28,7 @@ import {
   kindOf,
 } from '#src/volumes/data-source.ts';
 import { DEFAULT_GATES } from '#src/volumes/flags.ts';
-import { type Answer, RefusedError, type Rule, type Step } from '#src/rules/rule.ts';
+import { notFound, type ObjectApi, RefusedError } from '#src/rules/rule.ts';
 import { snapshotSource } from '#src/volumes/snapshot-source.ts';
 import { aClaim, aClass, aVolume, DRIVER } from './builders.ts';
 
@@ -36,7 +39,7 @@ export const SNAPSHOT_GROUP = 'snapshot.storage.k8s.io';
 /** The objects that the API server has. */
 export type ApiObjects = readonly (readonly [Resource, KubeObject])[];
 
-/** The result of a rule, and its steps. */
+/** The result of a rule, and what it asked of the API server. */
 export interface Run<T> {
   readonly value?: T;
   readonly error?: RefusedError;
@@ -44,58 +47,63 @@ export interface Run<T> {
   readonly steps: readonly string[];
 }
 
-/** Runs a rule over objects in memory.
- * @param refuses if it returns an answer, that replaces the server's */
-export function run<T>(
-  rule: Rule<T>,
+type Verb = 'read' | 'list' | 'add-finalizer';
+
+/** A status with which the server answers each request of one kind. */
+export interface Refused {
+  readonly verb: Verb;
+  readonly code: number;
+  readonly message: string;
+}
+
+/** Runs a rule over objects in memory. */
+export async function run<T>(
+  rule: (api: ObjectApi) => Promise<T>,
   objects: ApiObjects,
-  refuses: (step: Step) => Answer | undefined = () => undefined,
-): Run<T> {
+  refused?: Refused,
+): Promise<Run<T>> {
   const steps: string[] = [];
   try {
-    let next = rule.next();
-    while (next.done !== true) {
-      steps.push(describeStep(next.value));
-      next = rule.next(refuses(next.value) ?? answerStep(next.value, objects));
-    }
-    return { value: next.value, steps };
+    return { value: await rule(anApi(objects, steps, refused)), steps };
   } catch (error) {
     if (error instanceof RefusedError) return { error, steps };
     throw error;
   }
 }
 
-function describeStep(step: Step): string {
-  const of = `${step.kind} ${step.resource.plural}`;
-  if (step.kind === 'list') return `${of} ${step.namespace}`;
-  const { namespace, name } = step.kind === 'read' ? step.ref : step.object.metadata;
-  return `${of} ${namespace === undefined ? '' : `${namespace}/`}${name}`;
+/** An API server in memory.
+ * @param steps gets what it is asked for */
+export function anApi(objects: ApiObjects, steps: string[] = [], refused?: Refused): ObjectApi {
+  const ask = (verb: Verb, { plural }: Resource, namespace = '', name = ''): KubeObject[] => {
+    const where = [namespace, name].filter((part) => part !== '').join('/');
+    steps.push(`${verb} ${plural} ${where}`);
+    if (refused?.verb === verb) throw anError(refused.code, refused.message);
+    return objects
+      .filter(([resource]) => resource.plural === plural)
+      .map(([, object]) => object)
+      .filter(({ metadata }) => (metadata.namespace ?? '') === namespace)
+      .filter(({ metadata }) => name === '' || metadata.name === name);
+  };
+  return {
+    get: async <T>(resource: Resource, { namespace, name }: ObjectRef) =>
+      Promise.resolve(ask('read', resource, namespace, name)[0] as T | undefined),
+    // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- named by callers
+    list: async <T>(resource: Resource, { namespace }: ListOptions = {}) =>
+      Promise.resolve({
+        items: ask('list', resource, namespace) as T[],
+        resourceVersion: '1',
+        continueToken: '',
+      }),
+    update: async <T>(resource: Resource, { namespace, name }: ObjectRef, object: unknown) => {
+      const [found] = ask('add-finalizer', resource, namespace, name);
+      if (found === undefined) throw anError(404, notFound(resource, name));
+      return Promise.resolve(object as T);
+    },
+  };
 }
 
-function answerStep(step: Step, objects: ApiObjects): Answer {
-  const all = objects
-    .filter(([resource]) => resource === step.resource)
-    .map(([, object]) => object);
-  if (step.kind === 'list')
-    return {
-      kind: 'listed',
-      items: all.filter(({ metadata }) => metadata.namespace === step.namespace),
-    };
-  const { namespace, name } = step.kind === 'read' ? step.ref : step.object.metadata;
-  const object = all.find(
-    ({ metadata }) => metadata.namespace === namespace && metadata.name === name,
-  );
-  if (object === undefined) return { kind: 'absent' };
-  return step.kind === 'read' ? { kind: 'found', object } : { kind: 'finalizer-added' };
-}
-
-/** Refuses steps of one kind with a status of the server. */
-export function refuseSteps(
-  kind: Step['kind'],
-  code: number,
-  message: string,
-): (step: Step) => Answer | undefined {
-  return (step) => (step.kind === kind ? { kind: 'refused', code, message } : undefined);
+function anError(code: number, serverMessage: string): KubeError {
+  return new KubeError({ code, reason: '', serverMessage });
 }
 
 export interface FillInput {
@@ -107,7 +115,10 @@ export interface FillInput {
 }
 
 /** Runs all rules about a source, in the order of the plan. */
-export function* planSource(input: FillInput): Rule<ContentSource | undefined> {
+export async function planSource(
+  api: ObjectApi,
+  input: FillInput,
+): Promise<ContentSource | undefined> {
   const {
     claim,
     cls = aClass(),
@@ -115,7 +126,7 @@ export function* planSource(input: FillInput): Rule<ContentSource | undefined> {
     requestedBytes = 1000n,
     preventVolumeModeConversion = true,
   } = input;
-  const source = yield* dataSourceOf(claim, {
+  const source = await dataSourceOf(api, claim, {
     ...DEFAULT_GATES,
     CrossNamespaceVolumeDataSource: crossNamespace,
   });
@@ -123,9 +134,9 @@ export function* planSource(input: FillInput): Rule<ContentSource | undefined> {
   const asked = { source, claim, cls, requestedBytes, preventVolumeModeConversion };
   const content =
     kindOf(source, claim.metadata.name) === 'snapshot'
-      ? yield* snapshotSource(asked)
-      : yield* cloneSource(asked);
-  yield* addSourceFinalizer(content);
+      ? await snapshotSource(api, asked)
+      : await cloneSource(api, asked);
+  await addSourceFinalizer(api, content);
   return content;
 }
 

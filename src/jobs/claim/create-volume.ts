@@ -23,7 +23,7 @@ import {
   reportProvisioningFailed,
   whyDriverDown,
 } from '../outcomes.ts';
-import { readSecretValues, type SecretValues } from '../read-objects.ts';
+import { readSecretValues, type SecretValues } from '../secret-values.ts';
 import { sendDeleteVolume } from '../volume/delete-volume.ts';
 import { handleUnknownEnd, isUsual, judgeCreateFailure } from './create-failure.ts';
 import { requestReschedule, stayInJournal } from './plan-claim.ts';

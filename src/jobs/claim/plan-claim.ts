@@ -16,7 +16,6 @@ import type { VolumeRequest } from '../../volumes/persistent-volume.ts';
 import { type PlanInput, planVolume, type VolumePlan } from '../../volumes/plan.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { parkOrRetry, recordClaimEvent, reportProvisioningFailed } from '../outcomes.ts';
-import { runRule } from '../read-objects.ts';
 import { takeClaim } from './take-claim.ts';
 import { findNameClash } from './write-volume.ts';
 
@@ -95,8 +94,8 @@ async function planOurs(
 ): Promise<Intent> {
   const facts = driver.facts();
   const topology = cluster.topology();
-  const rule = planVolume({ claim, cls, className, driver: facts, options, topology, place });
-  const plan = await runRule(cluster.kube, rule);
+  const input = { claim, cls, className, driver: facts, options, topology, place };
+  const plan = await planVolume(cluster.kube, input);
   if (plan.kind !== 'create') return plan;
   const clash = await findNameClash(cluster.kube, options, claim.metadata.uid);
   if (clash !== undefined) return { kind: 'refuse', message: clash, waitsFor: [] };

@@ -17,7 +17,7 @@ import {
   reportDeletionFailed,
   whyDriverDown,
 } from '../outcomes.ts';
-import type { SecretProblem, SecretValues } from '../read-objects.ts';
+import type { SecretProblem, SecretValues } from '../secret-values.ts';
 
 interface DeleteCall {
   /** The claim's UID, or the PV's: the trace of the call. */

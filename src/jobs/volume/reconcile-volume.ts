@@ -15,7 +15,7 @@ import { setVolumeFinalizer } from '../finalizers.ts';
 import { waitForClassLimit, withinClassLimit } from '../class-limit.ts';
 import { finished, finishedByCall, type MarkedJob, markJob, MAX_READ_AGE_MS } from '../mark-job.ts';
 import { whyNodesAreUnknown } from '../outcomes.ts';
-import { readSecretValues } from '../read-objects.ts';
+import { readSecretValues } from '../secret-values.ts';
 import {
   endFailedDeletion,
   refuseDeletion,
