@@ -1,12 +1,11 @@
 import * as keys from '../../kube/keys.ts';
 import type { Claim, Class, ObjectMeta, Volume } from '../../kube/objects.ts';
-import { isInTreeVolume, PLUGINS } from '../../migration/plugins.ts';
-import { isPending } from '../../volumes/data-source.ts';
+import { isFields } from '../../runtime/json.ts';
 import { isNew, provisionerOf } from '../../volumes/eligibility.ts';
 
-/* Transforms cut each object down to the fields that the predicates read, before it is cached. So a
- * bound claim takes a few hundred bytes instead of two thousand. The reflector has checked that a
- * raw object is of its resource and has metadata; the API server is trusted for the rest. */
+/* Transforms cut the metadata of each object down to what the predicates read, before it is cached:
+ * whoever writes claims may give each 256 kB of annotations. The reflector has checked that a raw
+ * object is of its resource and has metadata; the API server is trusted for the rest. */
 
 const CLAIM_ANNOTATIONS = [
   keys.STORAGE_PROVISIONER,
@@ -18,28 +17,9 @@ const CLAIM_ANNOTATIONS = [
 const CLAIM_FINALIZERS = [keys.CLONE_PROTECTION];
 const VOLUME_ANNOTATIONS = [keys.PROVISIONED_BY, keys.MIGRATED_TO];
 const VOLUME_FINALIZERS = [keys.VOLUME_FINALIZER];
-const IN_TREE_SOURCES = PLUGINS.map(({ source }) => source);
 
-/** Shared by all claims of a phase, so that each claim stores only a pointer. */
-const STATUS: Readonly<Record<string, NonNullable<Claim['status']>>> = {
-  Pending: { phase: 'Pending' },
-  Bound: { phase: 'Bound' },
-  Lost: { phase: 'Lost' },
-};
-
-/** The content source is kept only while the claim is pending. */
 export function transformClaim(raw: unknown): Claim {
-  const claim = raw as Claim;
-  const { metadata, spec } = claim;
-  const status = STATUS[claim.status?.phase ?? ''];
-  return {
-    metadata: transformMeta(metadata, CLAIM_ANNOTATIONS, CLAIM_FINALIZERS),
-    spec: {
-      ...pick(spec, ['volumeName', 'storageClassName']),
-      ...(isPending(claim) ? pick(spec, ['dataSource', 'dataSourceRef']) : {}),
-    },
-    ...(status === undefined ? {} : { status }),
-  };
+  return cut(raw as Claim, CLAIM_ANNOTATIONS, CLAIM_FINALIZERS);
 }
 
 /** A claim that a watch has shown, or that was read because a notice named it. */
@@ -60,35 +40,23 @@ export function transformWatchedClaim(raw: unknown): WatchedClaim {
 }
 
 export function transformVolume(raw: unknown): Volume {
-  const volume = raw as Volume;
-  const { metadata, spec, status } = volume;
-  const isInTree = isInTreeVolume(volume);
-  const { claimRef, csi } = spec;
-  const { labels } = metadata;
-  // An in-tree source may name a secret without a namespace, which means the claim's.
-  const refFields = isInTree ? (['uid', 'namespace'] as const) : (['uid'] as const);
-  return {
-    metadata: {
-      ...transformMeta(metadata, VOLUME_ANNOTATIONS, VOLUME_FINALIZERS),
-      // GCE disks of the same name differ by zone.
-      ...(spec.gcePersistentDisk === undefined || labels === undefined
-        ? {}
-        : { labels: pick(labels, [keys.ZONE, keys.BETA_ZONE]) }),
-    },
-    spec: {
-      ...(claimRef?.uid === undefined ? {} : { claimRef: pick(claimRef, refFields) }),
-      ...(csi === undefined ? {} : { csi: pick(csi, ['driver', 'volumeHandle']) }),
-      ...(isInTree ? pick(spec, IN_TREE_SOURCES) : {}),
-      ...pick(spec, ['persistentVolumeReclaimPolicy']),
-    },
-    ...(status?.phase === undefined ? {} : { status: { phase: status.phase } }),
-  };
+  return cut(raw as Volume, VOLUME_ANNOTATIONS, VOLUME_FINALIZERS);
 }
 
 /** Keeps what planning needs, for the journal. */
 export function transformClass(raw: unknown): Class {
   const cls = raw as Class;
   return { ...cls, metadata: transformMeta(cls.metadata, keys.CLASS_SETTINGS) };
+}
+
+/** @throws Error for an object without a spec */
+function cut<T extends Claim | Volume>(
+  object: T,
+  annotationKeys: readonly string[],
+  finalizerNames: readonly string[],
+): T {
+  if (!isFields(object.spec)) throw new Error('it has no spec');
+  return { ...object, metadata: transformMeta(object.metadata, annotationKeys, finalizerNames) };
 }
 
 function transformMeta(
