@@ -55,35 +55,35 @@ export function takeHints(place: RedisPlace): Promise<readonly string[]> {
 
 /** Tells the leading ingest that capacity may have changed. Never rejects and takes no time of the
  * run: a hint that is lost is made up for by the next poll. */
-export interface CapacityHints {
+export class CapacityHints {
+  readonly #place: RedisPlace | undefined;
+  readonly #log: Logger;
+
+  /** @param place  undefined without --enable-capacity: nothing is told */
+  constructor(place: RedisPlace | undefined, log: Logger) {
+    this.#place = place;
+    this.#log = log;
+  }
+
   /** A creation failed, or its end is unknown. */
-  creationFailed(className: string): void;
+  creationFailed(className: string): void {
+    this.#add([classHint(className)]);
+  }
+
   /** The driver created or deleted this volume. */
-  volumeChanged(spec: Pick<VolumeSpec, 'nodeAffinity' | 'storageClassName'>): void;
-}
+  volumeChanged(spec: Pick<VolumeSpec, 'nodeAffinity' | 'storageClassName'>): void {
+    if (this.#place === undefined) return;
+    const hints = volumeHints(spec);
+    const { nodeAffinity } = spec;
+    if (hints.length < (nodeAffinity?.required?.nodeSelectorTerms.length ?? 0))
+      this.#log.warn({ nodeAffinity }, 'a term of a volume’s node affinity names no segment');
+    this.#add(hints);
+  }
 
-/** Without --enable-capacity. */
-export const NO_CAPACITY_HINTS: CapacityHints = {
-  creationFailed: () => undefined,
-  volumeChanged: () => undefined,
-};
-
-/** The hints of one driver. */
-export function openCapacityHints(place: RedisPlace, log: Logger): CapacityHints {
-  const add = (hints: readonly string[]): void => {
-    if (hints.length === 0) return;
-    place.redis
-      .sadd(driverKey(place, 'capacity-hints'), ...hints)
-      .catch((error: unknown) => log.debug({ err: error }, 'lost a hint about capacity'));
-  };
-  return {
-    creationFailed: (className) => add([classHint(className)]),
-    volumeChanged(spec) {
-      const hints = volumeHints(spec);
-      const { nodeAffinity } = spec;
-      if (hints.length < (nodeAffinity?.required?.nodeSelectorTerms.length ?? 0))
-        log.warn({ nodeAffinity }, 'a term of a volume’s node affinity names no segment');
-      add(hints);
-    },
-  };
+  #add(hints: readonly string[]): void {
+    if (this.#place === undefined || hints.length === 0) return;
+    this.#place.redis
+      .sadd(driverKey(this.#place, 'capacity-hints'), ...hints)
+      .catch((error: unknown) => this.#log.debug({ err: error }, 'lost a hint about capacity'));
+  }
 }

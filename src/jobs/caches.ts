@@ -1,6 +1,6 @@
 import type { KubeClient } from '../kube/client.ts';
 import type { Class, KubeObject, VolumeAttachment } from '../kube/objects.ts';
-import { type Change, type Reflector, startReflector } from '../kube/reflector.ts';
+import { type Reflector, startReflector } from '../kube/reflector.ts';
 import { CLASS_SETTINGS } from '../kube/keys.ts';
 import { classes, volumeAttachments } from '../kube/resources.ts';
 import { unlessAborted } from '../runtime/clock.ts';
@@ -50,31 +50,33 @@ export function startCaches(options: {
     resource: classes,
     transform: (raw) => trimMetadata(raw as Class),
   });
-  const attachments = new AttachmentIndex();
   let attachmentReflector: Reflector<VolumeAttachment> | undefined;
   const watchAttachments = (): Reflector<VolumeAttachment> =>
     (attachmentReflector ??= startReflector({
       ...options,
       resource: volumeAttachments,
       transform: (raw) => trimMetadata(raw as VolumeAttachment),
-      onChange: (change) => attachments.apply(change),
     }));
   const caches: Caches = {
     openDriver(driver, gates) {
       const attaches = driver.controllerCapabilities.has('PUBLISH_UNPUBLISH_VOLUME');
-      const watches = [classReflector, ...(attaches ? [watchAttachments()] : [])];
+      const attachments = attaches ? watchAttachments() : undefined;
       const watchNodes = (): NodeWatch => startNodeWatch({ ...options, driver: driver.name });
       let nodeWatch = supportsTopology(driver, gates) ? watchNodes() : undefined;
       return {
         classOf: (name) => classReflector.get(name),
-        attachedTo: (volume) => (attaches ? attachments.of(volume) : []),
+        attachedTo: (volume) =>
+          [...(attachments?.list() ?? [])].filter(
+            ({ spec }) => spec.source.persistentVolumeName === volume,
+          ),
         topology() {
           nodeWatch ??= watchNodes();
           return nodeWatch.hasSynced ? nodeWatch : undefined;
         },
         async waitForSync(signal) {
-          const all = watches.map((watch) => watch.waitForSync(signal));
-          await unlessAborted(Promise.all([...all, nodeWatch?.waitForSync(signal)]), signal);
+          const watches = [classReflector, attachments, nodeWatch];
+          const all = watches.map(async (watch) => watch?.waitForSync(signal));
+          await unlessAborted(Promise.all(all), signal);
         },
         get trouble() {
           return caches.trouble ?? nodeWatch?.trouble;
@@ -100,24 +102,4 @@ function trimMetadata<T extends KubeObject>(object: T): T {
   const kept = Object.entries(annotations).filter(([key]) => CLASS_SETTINGS.includes(key));
   const settings = kept.length === 0 ? {} : { annotations: Object.fromEntries(kept) };
   return { ...object, metadata: { name, uid, resourceVersion, ...settings } };
-}
-
-/** VolumeAttachments by the name of their PV. Those of pods' inline volumes have no PV and are left
- * out. */
-class AttachmentIndex {
-  readonly #byVolume = new Map<string, Map<string, VolumeAttachment>>();
-
-  apply({ type, object }: Change<VolumeAttachment>): void {
-    const volume = object.spec.source.persistentVolumeName;
-    if (volume === undefined) return;
-    const attachments = this.#byVolume.get(volume) ?? new Map<string, VolumeAttachment>();
-    if (type === 'deleted') attachments.delete(object.metadata.name);
-    else attachments.set(object.metadata.name, object);
-    if (attachments.size === 0) this.#byVolume.delete(volume);
-    else this.#byVolume.set(volume, attachments);
-  }
-
-  of(volume: string): readonly VolumeAttachment[] {
-    return [...(this.#byVolume.get(volume)?.values() ?? [])];
-  }
 }

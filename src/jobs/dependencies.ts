@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
-import { type CapacityHints, NO_CAPACITY_HINTS, openCapacityHints } from '../capacity/hints.ts';
+import { CapacityHints } from '../capacity/hints.ts';
 import type { DriverConnections } from '../connections/open-connections.ts';
 import type { DriverContext } from '../driver-config/driver-set.ts';
 import { doubtMsOf } from '../election/flags.ts';
@@ -99,7 +99,7 @@ export interface Settings {
 export interface Reports {
   readonly counts: OperationCounts;
   /** Tells ingest what to ask the driver's capacity of. */
-  readonly capacity: CapacityHints;
+  readonly capacity: Pick<CapacityHints, 'creationFailed' | 'volumeChanged'>;
   readonly log: Logger;
 }
 
@@ -175,7 +175,7 @@ export function buildDependencies(
     },
     reports: {
       counts: createOperationCounts(metrics),
-      capacity: flags.enableCapacity ? openCapacityHints(place, log) : NO_CAPACITY_HINTS,
+      capacity: new CapacityHints(flags.enableCapacity ? place : undefined, log),
       log,
     },
     clock: systemClock,

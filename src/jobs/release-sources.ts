@@ -16,7 +16,6 @@ import {
 import { type DriverFacts, isKnownAs } from '../volumes/driver-facts.ts';
 import { provisionerOf } from '../volumes/eligibility.ts';
 import { hasFinalizer } from '../volumes/finalizer-patches.ts';
-import type { FeatureGates } from '../volumes/flags.ts';
 import { identityOf } from '../volumes/handles.ts';
 import type { PvTemplate } from '../volumes/persistent-volume.ts';
 import type { Dependencies, Kube } from './dependencies.ts';
@@ -25,15 +24,6 @@ import { addFinalizer, removeFinalizer } from './finalizers.ts';
 /* Removes our finalizers from what volumes were created from: the claim's own run from the snapshot
  * that was restored, a run of the source claim from that claim, and a run of the snapshot's job
  * from a snapshot that nothing is restored from any more. */
-
-type OpenSources = Dependencies['openSources'];
-
-interface SnapshotDeps {
-  readonly kube: Kube;
-  readonly openSources: OpenSources;
-  readonly gates: Pick<FeatureGates, 'CrossNamespaceVolumeDataSource'>;
-  readonly log: Logger;
-}
 
 const SNAPSHOT_FINALIZER = { resource: snapshots, finalizer: SNAPSHOT_SOURCE_PROTECTION };
 
@@ -148,13 +138,13 @@ const EXPECTED: ReadonlySet<number> = new Set([403, 404, 409]);
  * more (upstream's sweep with --snapshot-orphan-sweep-interval). What the API server refuses is
  * left to the next sweep (src/ingest/snapshot-sweep.ts).
  * @throws KubeError if the API server is down, RedisUnavailable if Redis is */
-export async function reconcileSnapshot(deps: SnapshotDeps, job: JobKey): Promise<Outcome> {
+export async function reconcileSnapshot(deps: Dependencies, job: JobKey): Promise<Outcome> {
   try {
     return { kind: 'done', note: await releaseUnused(deps, job) };
   } catch (error) {
     if (!(error instanceof KubeError) || isOutage(error)) throw error;
     const level = EXPECTED.has(error.code) ? 'debug' : 'warn';
-    deps.log[level](
+    deps.reports.log[level](
       { snapshot: keyOf(job), error: error.message },
       'the snapshot keeps our finalizer until the next sweep',
     );
@@ -164,8 +154,8 @@ export async function reconcileSnapshot(deps: SnapshotDeps, job: JobKey): Promis
 
 /** Removes our finalizer unless the snapshot is in use.
  * @returns what was done, or why nothing was */
-async function releaseUnused(deps: SnapshotDeps, job: JobKey): Promise<string> {
-  const { kube } = deps;
+async function releaseUnused(deps: Dependencies, job: JobKey): Promise<string> {
+  const { kube } = deps.cluster;
   const ref = { namespace: job.namespace, name: job.name };
   const snapshot = await kube.get<Snapshot>(snapshots, ref);
   if (snapshot?.metadata.uid !== job.uid) return 'the snapshot is gone';
@@ -183,15 +173,16 @@ async function releaseUnused(deps: SnapshotDeps, job: JobKey): Promise<string> {
 
 /** What still reads from a snapshot; undefined = nothing. */
 async function findUse(
-  { kube, openSources, gates }: SnapshotDeps,
+  { cluster, openSources, settings }: Dependencies,
   job: JobKey,
 ): Promise<string | undefined> {
   const { namespace } = job;
   const key = keyOf(job);
   // Claims before the journal: a claim that is noted in between was still in the list.
+  const { gates } = settings.options;
   const where = gates.CrossNamespaceVolumeDataSource ? undefined : namespace;
   const isRestored = (claim: Claim) => isPending(claim) && restoredSnapshot(claim) === key;
-  const restore = await findClaim(kube, where, isRestored);
+  const restore = await findClaim(cluster.kube, where, isRestored);
   if (restore !== undefined) return `claim ${restore.metadata.name} is restored from it`;
   return (await openSources()).has(sourceId(snapshots, job))
     ? 'a volume is being created from it'

@@ -8,19 +8,13 @@ import { isOutage, KubeError } from '../kube/kube-error.ts';
 import { Consumer } from '../queue/consumer.ts';
 import { type JobKey, type JobKind, logFields } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
-import type { Run } from '../queue/run.ts';
 import { RedisUnavailable } from '../redis/ask-redis.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { type Logger, traceStep } from '../runtime/log.ts';
 import { type FeatureGates, parseFeatureGates, retiredGates } from '../volumes/flags.ts';
 import { reconcileClaim } from './claim/reconcile-claim.ts';
-import {
-  buildDependencies,
-  type Dependencies,
-  type JobsContext,
-  type SharedParts,
-} from './dependencies.ts';
+import { buildDependencies, type JobsContext, type SharedParts } from './dependencies.ts';
 import { reconcileSnapshot } from './release-sources.ts';
 import { reconcileVolume } from './volume/reconcile-volume.ts';
 
@@ -56,9 +50,8 @@ export async function startWorkers(
     ? ['claim', 'volume', 'snapshot']
     : ['claim', 'volume'];
   const consumers = kinds.map((kind) => {
-    const options = optionsOf(kind, deps, flags);
     const consumer = new Consumer({
-      ...options,
+      ...limitsOf(kind, flags),
       link: shared.workerLink,
       driverState: connections.driver,
       plain: connections.link.redis,
@@ -68,7 +61,7 @@ export async function startWorkers(
       backoff: { startMs: flags.retryIntervalStartMs, maxMs: flags.retryIntervalMaxMs },
       lockMs: timerMs(flags.lockDurationMs),
       kind,
-      process: (key, run) => runToOutcome(key, log, () => options.reconcile(key, run)),
+      process: (key, run) => runToOutcome(key, log, () => RECONCILERS[kind](deps, key, run)),
       log,
       metrics: context.metrics,
     });
@@ -89,24 +82,20 @@ const STALLED_CHECK_MS = 10_000;
 const SNAPSHOT_CONCURRENCY = 2;
 const SNAPSHOT_STALLED_CHECK_MS = 60_000;
 
-/** How the jobs of a kind are run, and how many at once. */
-function optionsOf(kind: JobKind, deps: Dependencies, flags: JobsContext['flags']) {
-  if (kind === 'snapshot') {
-    const { cluster, openSources, reports, settings } = deps;
-    const { gates } = settings.options;
-    const ofSnapshots = { kube: cluster.kube, openSources, gates, log: reports.log };
-    return {
-      concurrency: SNAPSHOT_CONCURRENCY,
-      stalledCheckMs: SNAPSHOT_STALLED_CHECK_MS,
-      reconcile: (key: JobKey) => reconcileSnapshot(ofSnapshots, key),
-    };
-  }
-  const reconcile = kind === 'claim' ? reconcileClaim : reconcileVolume;
-  return {
-    concurrency: flags.workerThreads,
-    stalledCheckMs: Math.min(STALLED_CHECK_MS, flags.lockDurationMs / 3),
-    reconcile: (key: JobKey, run: Run) => reconcile(deps, key, run),
-  };
+const RECONCILERS = {
+  claim: reconcileClaim,
+  volume: reconcileVolume,
+  snapshot: reconcileSnapshot,
+} as const;
+
+/** How many jobs of a kind are run at once, and how often it is looked for stalled ones. */
+function limitsOf(kind: JobKind, { workerThreads, lockDurationMs }: JobsContext['flags']) {
+  return kind === 'snapshot'
+    ? { concurrency: SNAPSHOT_CONCURRENCY, stalledCheckMs: SNAPSHOT_STALLED_CHECK_MS }
+    : {
+        concurrency: workerThreads,
+        stalledCheckMs: Math.min(STALLED_CHECK_MS, lockDurationMs / 3),
+      };
 }
 
 /** Follows the driver's Lease, which says whether the driver may be called (docs/leak-proof.md,

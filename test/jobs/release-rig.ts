@@ -4,7 +4,7 @@ import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, namespaces } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { DEFAULT_GATES, type FeatureGates } from '#src/volumes/flags.ts';
+import { DEFAULT_OPTIONS } from '../harness/default-options.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 /** For the tests that remove finalizers from sources: the sandbox's API server, and a settable list
@@ -12,9 +12,7 @@ import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-clus
 export interface ReleaseRig {
   readonly cluster: SandboxCluster;
   readonly kube: KubeClient;
-  readonly parts: Pick<Parts, 'kube' | 'facts' | 'openSources' | 'log'> & {
-    readonly gates: FeatureGates;
-  };
+  readonly parts: Pick<Parts, 'kube' | 'facts' | 'openSources' | 'options' | 'log'>;
   /** By sourceId; undefined: the API server is down. */
   openSources: ReadonlySet<string> | undefined;
   /** Creates an empty namespace. */
@@ -57,7 +55,7 @@ export async function openReleaseRig(): Promise<ReleaseRig> {
               new KubeError({ code: 503, reason: 'ServiceUnavailable', serverMessage: 'away' }),
             )
           : Promise.resolve(rig.openSources),
-      gates: DEFAULT_GATES,
+      options: { ...DEFAULT_OPTIONS, identity: 'test' },
       log: silentLog,
     },
     async namespace() {

@@ -6,7 +6,7 @@ import { Redis } from 'ioredis';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { type Gateway, startGateway } from '#src/csi-gateway/gateway.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
-import { NO_CAPACITY_HINTS } from '#src/capacity/hints.ts';
+import { CapacityHints } from '#src/capacity/hints.ts';
 import { createOperationCounts } from '#src/jobs/operation-counts.ts';
 import { group, type Parts } from './parts.ts';
 import { RefusedSizes } from '#src/jobs/claim/refused-sizes.ts';
@@ -155,7 +155,7 @@ export async function openRig({
     classLimits: new ClassLimits({ redis, prefix: 'csi', driver: DRIVER, keepMs: 60_000 }),
     events: { record: (event) => recordOnce(event) },
     counts: createOperationCounts(metrics),
-    capacity: NO_CAPACITY_HINTS,
+    capacity: new CapacityHints(undefined, silentLog),
     classOf: (name) => classes.get(name),
     attachedTo: () => [],
     topology: () => undefined,

@@ -9,6 +9,7 @@ import type { Outcome } from '#src/queue/outcome.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { DEFAULT_GATES } from '#src/volumes/flags.ts';
 import { installCrds, removeCrds } from '../../harness/snapshot-crds.ts';
+import { group, type Parts } from '../parts.ts';
 import { openReleaseRig, type ReleaseRig } from '../release-rig.ts';
 
 const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
@@ -42,9 +43,10 @@ describe('reconcileSnapshot', () => {
     rig.kube.get<Snapshot>(snapshots, { namespace, name: NAME });
   const finalizers = async (): Promise<readonly string[]> =>
     (await current())?.metadata.finalizers ?? [];
+  const deps = (change: Partial<Parts> = {}) => group({ ...rig.parts, ...change } as Parts);
   const run = ({ metadata }: Snapshot): Promise<Outcome> => {
     const key: JobKey = { kind: 'snapshot', uid: metadata.uid, namespace, name: NAME };
-    return runToOutcome(key, silentLog, () => reconcileSnapshot(rig.parts, key));
+    return runToOutcome(key, silentLog, () => reconcileSnapshot(deps(), key));
   };
   const fault = (code: number, verb: 'get' | 'patch'): void =>
     void rig.cluster.api.faults.inject({
@@ -160,7 +162,8 @@ describe('reconcileSnapshot', () => {
     const { apiGroup, kind } = restoring.dataSource;
     await rig.claim(far, { name: 'far', dataSourceRef: { apiGroup, kind, name: NAME, namespace } });
     const gates = { ...DEFAULT_GATES, CrossNamespaceVolumeDataSource: true };
-    assert.equal((await reconcileSnapshot({ ...rig.parts, gates }, keyOfJob(found))).kind, 'done');
+    const crossing = deps({ options: { ...rig.parts.options, gates } });
+    assert.equal((await reconcileSnapshot(crossing, keyOfJob(found))).kind, 'done');
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
@@ -170,7 +173,7 @@ describe('reconcileSnapshot', () => {
       rig.openSources = new Set([sourceId(snapshots, found.metadata)]);
       return rig.kube.update(resource, ref, object);
     };
-    await reconcileSnapshot({ ...rig.parts, kube: { ...rig.kube, update } }, keyOfJob(found));
+    await reconcileSnapshot(deps({ kube: { ...rig.kube, update } }), keyOfJob(found));
     assert.deepEqual(await finalizers(), [FOREIGN, OURS]);
   });
 
@@ -184,8 +187,7 @@ describe('reconcileSnapshot', () => {
       return rig.kube.update(resource, ref, object);
     };
     assert.equal(
-      (await reconcileSnapshot({ ...rig.parts, kube: { ...rig.kube, update } }, keyOfJob(found)))
-        .kind,
+      (await reconcileSnapshot(deps({ kube: { ...rig.kube, update } }), keyOfJob(found))).kind,
       'done',
     );
     assert.deepEqual(await finalizers(), [OURS, FOREIGN]);
