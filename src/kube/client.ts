@@ -1,5 +1,5 @@
 import { excerpt, parseJson } from '../runtime/json.ts';
-import { isNotFound, type KubeError, undecodableError } from './kube-error.ts';
+import { isNotFound, type KubeError, unansweredError } from './kube-error.ts';
 import { parseList } from './parse-list.ts';
 import {
   type ApiCall,
@@ -192,7 +192,11 @@ function decode<T>(title: string, body: Buffer): T {
 }
 
 function notJson(title: string, body: Buffer): KubeError {
-  return undecodableError(title, `the answer is not JSON: ${excerpt(body.toString('utf8'))}`);
+  return unansweredError(
+    title,
+    'Undecodable',
+    `the answer is not JSON: ${excerpt(body.toString('utf8'))}`,
+  );
 }
 
 /** Handles a 404 about the object itself, which is an answer rather than an error. */

@@ -6,7 +6,7 @@ interface KubeErrorFields {
   /** HTTP status; 0 if there was no answer. */
   readonly code: number;
   /** Status.reason ("NotFound", "AlreadyExists", …), or without a Status the phrase of HTTP ("Not
-   * Found"). With code 0: an Unanswered, or "Undecodable". */
+   * Found"). With code 0: an Unanswered. */
   readonly reason: string;
   /** The server's own message, unabridged. */
   readonly serverMessage: string;
@@ -37,8 +37,9 @@ export class KubeError extends Error {
   }
 }
 
-/** Why there is no answer. "Unreachable": no connection could be made, so nothing was sent. */
-type Unanswered = 'Unreachable' | 'Network' | 'Timeout' | 'Aborted' | 'Credentials';
+/** Why there is no answer. "Unreachable": no connection could be made, so nothing was sent.
+ * "Undecodable": there is one, but nobody can read it. */
+type Unanswered = 'Unreachable' | 'Network' | 'Timeout' | 'Aborted' | 'Credentials' | 'Undecodable';
 
 /** Makes the error of an answer other than 2xx. The body is a Status, or text from a proxy in front
  * of the API server. */
@@ -53,27 +54,22 @@ export function answerError(
   const { code, body, retryAfter } = answer;
   const value = parseJson(body);
   const status: Partial<Status> = isFields(value) && value['kind'] === 'Status' ? value : {};
-  return createError(status, {
+  const { reason, message, details } = status;
+  const seconds = details?.retryAfterSeconds || undefined;
+  return new KubeError({
     code,
-    reason: STATUS_CODES[code] ?? 'Unknown',
-    serverMessage: body.trim().slice(0, 2000),
+    reason: reason || (STATUS_CODES[code] ?? 'Unknown'),
+    serverMessage: message ?? body.trim().slice(0, 2000),
     request: `${request}: HTTP ${code}`,
-    retryAfterMs: parseRetryAfterMs(retryAfter),
+    retryAfterMs: parseRetryAfterMs(retryAfter ?? seconds?.toString()),
+    details,
   });
 }
 
 /** Makes the error of a watch event of type ERROR, whose object is a Status. */
 export function statusError(request: string, object: unknown): KubeError {
-  const status: Partial<Status> = isFields(object) ? object : {};
-  const code = status.code ?? 500;
-  const reason = STATUS_CODES[code] ?? 'Unknown';
-  const serverMessage = JSON.stringify(object) ?? '';
-  return createError(status, { code, reason, serverMessage, request });
-}
-
-/** Makes the error of an answer that can't be decoded. */
-export function undecodableError(request: string, serverMessage: string): KubeError {
-  return new KubeError({ code: 0, reason: 'Undecodable', serverMessage, request });
+  const code = isFields(object) && typeof object['code'] === 'number' ? object['code'] : 500;
+  return answerError(request, { code, body: JSON.stringify(object) ?? '' });
 }
 
 /** Makes the error of a request without an answer. */
@@ -86,28 +82,12 @@ export function unansweredError(
   return new KubeError({ code: 0, reason, serverMessage, request }, { cause });
 }
 
-/** @param fallback  used for what the Status does not say */
-function createError(status: Partial<Status>, fallback: KubeErrorFields): KubeError {
-  const { reason, message, details } = status;
-  return new KubeError({
-    ...fallback,
-    reason: reason || fallback.reason,
-    serverMessage: message ?? fallback.serverMessage,
-    retryAfterMs: fallback.retryAfterMs ?? secondsToMs(details?.retryAfterSeconds),
-    details,
-  });
-}
-
 /** Retry-After is seconds or an HTTP date. */
 function parseRetryAfterMs(header: string | undefined): number | undefined {
   if (header === undefined) return undefined;
   if (/^\d+$/.test(header)) return Number(header) * 1000;
   const atMs = Date.parse(header);
   return Number.isNaN(atMs) ? undefined : Math.max(0, atMs - Date.now());
-}
-
-function secondsToMs(seconds: number | undefined): number | undefined {
-  return seconds === undefined || seconds <= 0 ? undefined : seconds * 1000;
 }
 
 function isKube(error: unknown, code: number): error is KubeError {

@@ -1,5 +1,5 @@
 import { excerpt, isFields, parseJson } from '../runtime/json.ts';
-import { type KubeError, undecodableError } from './kube-error.ts';
+import { type KubeError, unansweredError } from './kube-error.ts';
 
 const EVENT_TYPES = ['ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK', 'ERROR'] as const;
 
@@ -55,7 +55,7 @@ export class WatchDecoder {
   }
 
   #error(why: string): KubeError {
-    return undecodableError(this.#title, `not a watch event: ${why}`);
+    return unansweredError(this.#title, 'Undecodable', `not a watch event: ${why}`);
   }
 }
 
