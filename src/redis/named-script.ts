@@ -29,8 +29,8 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 `;
 
 /** Prepares a script; sends nothing. It is sent once per Redis, and called by its digest from then
- * on. In `lua`, each key and argument is a local of its name. The script returns a list: the kind of
- * the answer, then names and values in turn, as in `return {'busy', 'waitMs', 5}`. */
+ * on. In `lua`, each key and argument is a local of its name. The script returns a list: the kind
+ * of the answer, then names and values in turn, as in `return {'busy', 'waitMs', 5}`. */
 export function defineNamedScript<
   const K extends string,
   const A extends Readonly<Record<string, 'text' | 'number' | 'flag'>>,
