@@ -12,6 +12,7 @@ import {
   decide,
   type Decision,
   holderOf,
+  type LeaseRecord,
   type LeaseTimes,
   type Observation,
   observe,
@@ -243,14 +244,11 @@ export class Elector {
    * @returns undefined: the Lease is ours; else in how many ms to try again */
   async #attempt(signal: AbortSignal): Promise<number | undefined> {
     const { store, leaseName, retryPeriodMs } = this.#options;
-    if (this.#hasLease && this.#stored !== undefined) {
+    if (this.#hasLease) {
       // Only the leader writes the Lease, so write without reading first. If another process did
-      // write, the update is refused.
+      // write, that is refused.
       const decision = this.#decide();
-      if (
-        decision.kind === 'update' &&
-        (await this.#didWrite(store.update(decision.record, this.#stored, signal)))
-      )
+      if (decision.kind === 'write' && (await this.#didWrite(decision.record, signal)))
         return undefined;
       this.#slowPath.inc({ name: leaseName });
     }
@@ -258,16 +256,12 @@ export class Elector {
     const decision = this.#decide();
     if (decision.kind === 'wait') return decision.forMs;
     if (!this.#hasLease) this.#isAfterOther = this.#stored !== undefined && !isOfOurs(this.#stored);
-    const write =
-      decision.kind === 'create' || this.#stored === undefined
-        ? store.create(decision.record, signal)
-        : store.update(decision.record, this.#stored, signal);
     // Where another process wrote first, read again after a pause.
-    return (await this.#didWrite(write)) ? undefined : retryPeriodMs;
+    return (await this.#didWrite(decision.record, signal)) ? undefined : retryPeriodMs;
   }
 
-  async #didWrite(write: Promise<StoredLease | undefined>): Promise<boolean> {
-    const stored = await write;
+  async #didWrite(record: LeaseRecord, signal: AbortSignal): Promise<boolean> {
+    const stored = await this.#options.store.write(record, this.#stored, signal);
     if (stored !== undefined) this.#observe(stored);
     return stored !== undefined;
   }
@@ -317,7 +311,7 @@ export class Elector {
           const stored = await read();
           if (stored?.record.holder !== identity) continue;
           const record = releaseRecord(stored.record, this.#clock.nowMs());
-          if ((await store.update(record, stored, signal)) !== undefined) return;
+          if ((await store.write(record, stored, signal)) !== undefined) return;
         }
       });
     } catch (error) {

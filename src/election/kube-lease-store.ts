@@ -14,25 +14,6 @@ export interface StoredLease {
   readonly version: string;
 }
 
-/** Stores one Lease. All calls reject when the store can't be reached. */
-export interface LeaseStore {
-  /** @returns undefined: there is no Lease */
-  get(signal: AbortSignal): Promise<StoredLease | undefined>;
-  /** @returns undefined: there is a Lease already */
-  create(record: LeaseRecord, signal: AbortSignal): Promise<StoredLease | undefined>;
-  /** Replaces the version `over`.
-   * @returns undefined: the Lease has another version now, or was deleted */
-  update(
-    record: LeaseRecord,
-    over: StoredLease,
-    signal: AbortSignal,
-  ): Promise<StoredLease | undefined>;
-  /** Calls back with the Lease after each change, undefined when it was deleted. Best effort: only
-   * the speed of a take-over depends on it.
-   * @returns a function that ends the watch */
-  watch(onChange: (lease: StoredLease | undefined) => void): () => void;
-}
-
 export interface KubeLeaseStoreOptions {
   readonly client: KubeClient;
   readonly namespace: string;
@@ -48,9 +29,12 @@ interface KubeLease extends StoredLease {
   readonly object: Lease;
 }
 
-/** Stores the Lease in the API server. Uses only verbs that upstream's role grants: get, list,
- * watch, create and update. */
-export class KubeLeaseStore implements LeaseStore {
+/** What an elector needs of it. */
+export type LeaseStore = Pick<KubeLeaseStore, 'get' | 'write' | 'watch'>;
+
+/** Stores one Lease in the API server. Uses only verbs that upstream's role grants: get, list,
+ * watch, create and update. All calls reject when the API server can't be reached. */
+export class KubeLeaseStore {
   readonly #options: KubeLeaseStoreOptions;
   /** As last seen. A Lease that was deleted is created with them again. */
   #annotations: StoredLease['annotations'] = {};
@@ -59,55 +43,57 @@ export class KubeLeaseStore implements LeaseStore {
     this.#options = options;
   }
 
+  /** @returns undefined: there is no Lease */
   async get(signal: AbortSignal): Promise<StoredLease | undefined> {
     const { client, namespace, name } = this.#options;
     const lease = await client.get<Lease>(leases, { namespace, name }, { signal });
     return lease === undefined ? undefined : this.#see(lease);
   }
 
-  async create(record: LeaseRecord, signal: AbortSignal): Promise<StoredLease | undefined> {
-    const { client, namespace, name, labels, annotations } = this.#options;
-    const object = {
-      apiVersion: apiVersionOf(leases),
-      kind: leases.kind,
-      metadata: {
-        namespace,
-        name,
-        labels,
-        annotations: { ...this.#annotations, ...annotations?.(record) },
-      },
-      spec: specOf(record),
-    };
-    return this.#unlessRefused(client.create<Lease>(leases, namespace, object, { signal }));
-  }
-
-  async update(
+  /** Replaces the version `over`, or creates the Lease.
+   * @param over  as this store has read it; undefined: there is no Lease
+   * @returns undefined: another process wrote first, or the Lease was deleted */
+  async write(
     record: LeaseRecord,
-    over: StoredLease,
+    over: StoredLease | undefined,
     signal: AbortSignal,
   ): Promise<StoredLease | undefined> {
-    const { client, namespace, name, labels, annotations } = this.#options;
-    // This store has read it.
-    const { object } = over as KubeLease;
-    const isReleased = record.holder === '';
-    const next = {
-      ...object,
-      // Metadata as read, so that other writers' annotations stay. Its resourceVersion makes the
-      // server refuse if another process wrote first.
-      metadata: {
-        ...object.metadata,
-        ...(labels === undefined ? {} : { labels: { ...object.metadata.labels, ...labels } }),
-        annotations: {
-          ...object.metadata.annotations,
-          ...(isReleased ? undefined : annotations?.(record)),
-        },
-      },
-      spec: { ...object.spec, ...specOf(record) },
-    };
-    const ref = { namespace, name };
-    return this.#unlessRefused(client.update<Lease>(leases, ref, next, { signal }));
+    const { client, namespace, name } = this.#options;
+    const object = this.#objectWith(record, (over as KubeLease | undefined)?.object);
+    try {
+      const written = await (over === undefined
+        ? client.create<Lease>(leases, namespace, object, { signal })
+        : client.update<Lease>(leases, { namespace, name }, object, { signal }));
+      return this.#see(written);
+    } catch (error) {
+      if (error instanceof KubeError && (error.code === 409 || error.code === 404))
+        return undefined;
+      throw error;
+    }
   }
 
+  /** The Lease with a new record. What others have written to it stays, and its resourceVersion
+   * makes the server refuse if another process wrote first. */
+  #objectWith(record: LeaseRecord, object: Lease | undefined): unknown {
+    const { namespace, name, labels, annotations } = this.#options;
+    const metadata = object?.metadata ?? { namespace, name, annotations: this.#annotations };
+    const ours = record.holder === '' ? undefined : annotations?.(record);
+    return {
+      apiVersion: apiVersionOf(leases),
+      kind: leases.kind,
+      ...object,
+      metadata: {
+        ...metadata,
+        labels: { ...object?.metadata.labels, ...labels },
+        annotations: { ...metadata.annotations, ...ours },
+      },
+      spec: { ...object?.spec, ...specOf(record) },
+    };
+  }
+
+  /** Calls back with the Lease after each change, undefined when it was deleted. Best effort: only
+   * the speed of a take-over depends on it.
+   * @returns a function that ends the watch */
   watch(onChange: (lease: StoredLease | undefined) => void): () => void {
     const { client, namespace, name, log } = this.#options;
     const reflector = startReflector<Lease>({
@@ -127,17 +113,6 @@ export class KubeLeaseStore implements LeaseStore {
     const { annotations = {}, resourceVersion: version } = object.metadata;
     this.#annotations = annotations;
     return { record: leaseRecord(object.spec ?? {}), annotations, version, object };
-  }
-
-  /** @returns undefined where another process wrote first, or the Lease was deleted */
-  async #unlessRefused(write: Promise<Lease>): Promise<StoredLease | undefined> {
-    try {
-      return this.#see(await write);
-    } catch (error) {
-      if (error instanceof KubeError && (error.code === 409 || error.code === 404))
-        return undefined;
-      throw error;
-    }
   }
 }
 

@@ -50,7 +50,7 @@ export function holderOf(seen: Observation | undefined, nowMs: number): string |
 }
 
 export type Decision =
-  | { readonly kind: 'create' | 'update'; readonly record: LeaseRecord }
+  | { readonly kind: 'write'; readonly record: LeaseRecord }
   /** Another process holds it, for `forMs` ms at least. */
   | { readonly kind: 'wait'; readonly holder: string; readonly forMs: number };
 
@@ -76,16 +76,16 @@ export function decide(
     renewedMs: nowMs,
     transitions: 0,
   };
-  if (seen === undefined) return { kind: 'create', record: fresh };
+  if (seen === undefined) return { kind: 'write', record: fresh };
   const { holder, transitions, durationMs } = seen.record;
   if (holder === identity) {
     // A candidate that lost the Lease without another holder acquires it again.
     const acquiredMs = isLeading ? seen.record.acquiredMs : nowMs;
-    return { kind: 'update', record: { ...fresh, acquiredMs, transitions } };
+    return { kind: 'write', record: { ...fresh, acquiredMs, transitions } };
   }
   const forMs = seen.atMs + durationMs - nowMs;
   if (holder !== '' && forMs > 0) return { kind: 'wait', holder, forMs };
-  return { kind: 'update', record: { ...fresh, transitions: transitions + 1 } };
+  return { kind: 'write', record: { ...fresh, transitions: transitions + 1 } };
 }
 
 /** The record of a released Lease, which another process may acquire at once. */

@@ -76,10 +76,7 @@ function openNamedLease(
       throw new Error(`${otherHolder} holds the Lease ${lease.namespace}/${lease.name}: stop it`);
     const record = { ...held, transitions };
     for (let tries = 0; tries < 5; tries += 1) {
-      const stored = await store.get(signal);
-      const written = await (stored === undefined
-        ? store.create(record, signal)
-        : store.update(record, stored, signal));
+      const written = await store.write(record, await store.get(signal), signal);
       if (written !== undefined) return;
     }
     throw new Error(`the Lease ${lease.namespace}/${lease.name} is written by others all the time`);

@@ -54,13 +54,13 @@ describe('KubeLeaseStore', () => {
 
   it('finds no Lease, creates one, and refuses to create it twice', async () => {
     assert.equal(await store.get(signal), undefined);
-    assert.deepEqual((await store.create(record, signal))?.record, record);
-    assert.equal(await store.create(record, signal), undefined);
+    assert.deepEqual((await store.write(record, undefined, signal))?.record, record);
+    assert.equal(await store.write(record, undefined, signal), undefined);
     assert.deepEqual((await store.get(signal))?.record, record);
   });
 
   it('writes times with six fraction digits and durations in whole seconds', async () => {
-    await store.create({ ...record, durationMs: 15_900 }, signal);
+    await store.write({ ...record, durationMs: 15_900 }, undefined, signal);
     assert.deepEqual((await stored()).spec, {
       holderIdentity: 'me',
       leaseDurationSeconds: 15,
@@ -71,17 +71,17 @@ describe('KubeLeaseStore', () => {
   });
 
   it('refuses to replace an outdated version', async () => {
-    const first = await store.create(record, signal);
+    const first = await store.write(record, undefined, signal);
     assert.ok(first);
-    const second = await store.update({ ...record, transitions: 1 }, first, signal);
+    const second = await store.write({ ...record, transitions: 1 }, first, signal);
     assert.equal(second?.record.transitions, 1);
-    assert.equal(await store.update({ ...record, transitions: 2 }, first, signal), undefined);
+    assert.equal(await store.write({ ...record, transitions: 2 }, first, signal), undefined);
     assert.equal((await stored()).spec?.leaseTransitions, 1);
   });
 
   it('merges its labels at every write and keeps what other writers wrote', async () => {
     store = open({ team: 'storage' });
-    await store.create(record, signal);
+    await store.write(record, undefined, signal);
     assert.deepEqual((await stored()).metadata.labels, { team: 'storage' });
     const body = {
       metadata: { labels: { team: 'x', foreign: 'y' }, annotations: { note: 'kept' } },
@@ -90,7 +90,7 @@ describe('KubeLeaseStore', () => {
     await client.patch(leases, { namespace: 'default', name }, { type: 'merge', body });
     const current = await store.get(signal);
     assert.ok(current);
-    await store.update({ ...record, transitions: 1 }, current, signal);
+    await store.write({ ...record, transitions: 1 }, current, signal);
     const { metadata, spec } = await stored();
     assert.deepEqual(metadata.labels, { team: 'storage', foreign: 'y' });
     assert.equal(metadata.annotations?.note, 'kept');
@@ -103,7 +103,7 @@ describe('KubeLeaseStore', () => {
     const end = store.watch(() => undefined);
     await store.get(signal);
     await client.delete(leases, { namespace: 'default', name });
-    await store.create(record, signal);
+    await store.write(record, undefined, signal);
     assert.deepEqual((await stored()).metadata.annotations, { note: 'kept' });
     end();
   });
@@ -116,11 +116,11 @@ describe('KubeLeaseStore', () => {
       log: silentLog,
       annotations: ({ renewedMs }) => ({ written: String(renewedMs) }),
     });
-    let current = await store.create({ ...record, holder: 'other' }, signal);
+    let current = await store.write({ ...record, holder: 'other' }, undefined, signal);
     const written: (string | undefined)[] = [];
     for (const [renewedMs, holder] of ['me', 'me', ''].entries()) {
       assert.ok(current);
-      current = await store.update({ ...record, holder, renewedMs }, current, signal);
+      current = await store.write({ ...record, holder, renewedMs }, current, signal);
       written.push((await stored()).metadata.annotations?.['written']);
     }
     assert.deepEqual(written, ['0', '1', '1']);
@@ -145,14 +145,14 @@ describe('KubeLeaseStore', () => {
     const seen: (string | undefined)[] = [];
     const end = store.watch((lease) => seen.push(lease?.record.holder));
     await until(() => cluster.api.watchCount('leases') === 1, 'the watch');
-    const first = await store.create(record, signal);
+    const first = await store.write(record, undefined, signal);
     assert.ok(first);
     await until(() => seen.at(-1) === 'me', 'the creation');
     cluster.api.stopWatches('cut', 'leases');
-    const second = await store.update({ ...record, holder: 'you' }, first, signal);
+    const second = await store.write({ ...record, holder: 'you' }, first, signal);
     await until(() => seen.at(-1) === 'you', 'the change');
     cluster.api.stopWatches('expire', 'leases');
-    await store.update({ ...record, holder: 'they' }, second ?? first, signal);
+    await store.write({ ...record, holder: 'they' }, second ?? first, signal);
     await until(() => seen.at(-1) === 'they', 'the change after 410');
     await client.delete(leases, { namespace: 'default', name });
     await until(() => seen.length > 3 && seen.at(-1) === undefined, 'the deletion');

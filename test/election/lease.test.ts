@@ -30,7 +30,7 @@ const mine = (renewedMs: number, acquiredMs: number, transitions: number): Lease
 describe('decide', () => {
   it('creates a missing Lease', () => {
     const record = mine(1000, 1000, 0);
-    assert.deepEqual(decide(undefined, me, 1000), { kind: 'create', record });
+    assert.deepEqual(decide(undefined, me, 1000), { kind: 'write', record });
   });
 
   for (const [what, seen, isLeading, nowMs, record] of [
@@ -65,7 +65,7 @@ describe('decide', () => {
   ] as const)
     it(what, () => {
       const candidate = { ...me, isLeading };
-      assert.deepEqual(decide(seen, candidate, nowMs), { kind: 'update', record });
+      assert.deepEqual(decide(seen, candidate, nowMs), { kind: 'write', record });
     });
 
   it('waits for the duration in the record, from when it saw the record change', () => {

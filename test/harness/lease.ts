@@ -80,13 +80,9 @@ export class MemoryLeaseStore {
         await reach(signal);
         return this.lease;
       },
-      create: async (record: LeaseRecord, signal: AbortSignal) => {
+      write: async (record: LeaseRecord, over: StoredLease | undefined, signal: AbortSignal) => {
         await reach(signal);
-        return this.lease === undefined ? this.write(record) : undefined;
-      },
-      update: async (record: LeaseRecord, over: StoredLease, signal: AbortSignal) => {
-        await reach(signal);
-        return this.lease?.version === over.version ? this.write(record) : undefined;
+        return this.lease?.version === over?.version ? this.write(record) : undefined;
       },
       watch: (onChange: (lease: StoredLease | undefined) => void) => {
         const notify = (lease: StoredLease | undefined): void => {
