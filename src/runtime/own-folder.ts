@@ -1,4 +1,4 @@
-import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { lstat, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseJson } from './json.ts';
@@ -50,17 +50,25 @@ export async function findOwnSutler(env: Environment): Promise<OwnSutler | undef
   return undefined;
 }
 
-/** @returns undefined for a folder of another user, or of a process that starts */
+/** @returns undefined for a folder in which others may write, or of a process that starts */
 async function readOwnSutler(
   folder: string,
 ): Promise<(OwnSutler & { readonly atMs: number }) | undefined> {
   const path = join(folder, FLAGS_FILE);
   try {
+    if (!(await isPrivate(folder))) return undefined;
     const { mtimeMs: atMs } = await stat(path);
     return { ...(parseJson(await readFile(path, 'utf8')) as OwnSutler), atMs };
   } catch {
     return undefined;
   }
+}
+
+/** Whether it is a folder of this user, and no one else may write in it: in a temporary folder,
+ * others can make one of the same name, to have commands go where they want. */
+async function isPrivate(folder: string): Promise<boolean> {
+  const found = await lstat(folder);
+  return found.isDirectory() && found.uid === process.getuid?.() && (found.mode & 0o022) === 0;
 }
 
 /** Whether a folder has the flags of a process that is gone. In a container that was started again,
