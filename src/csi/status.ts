@@ -100,6 +100,23 @@ export class CsiError extends Error {
   }
 }
 
+const RUNNING = new Set(['Canceled', 'DeadlineExceeded', 'Aborted']);
+
+/** Codes that prove nothing even if the driver itself sent them: the call goes on, or, of a
+ * creation, a volume of another shape has the name. */
+const NEVER_FINAL = new Set([...RUNNING, 'Unavailable', 'AlreadyExists']);
+
+/** Whether the driver itself refused, so that this call is over (invariant 5). After any other error
+ * of a call that was sent, the driver may still be at work. */
+export function isFinal({ codeName, driverSaid }: Pick<CsiError, 'codeName' | 'driverSaid'>) {
+  return driverSaid && !NEVER_FINAL.has(codeName);
+}
+
+/** Whether the driver is probably still at work after a call that ended with this code. */
+export function isStillRunning(codeName: string): boolean {
+  return RUNNING.has(codeName);
+}
+
 /** The facts from which a CsiError is made. */
 type CsiStatus = Pick<CsiError, 'code' | 'details' | 'method'> &
   Partial<Pick<CsiError, 'driverSaid' | 'notForwarded' | 'isGatewayFull' | 'draining'>>;

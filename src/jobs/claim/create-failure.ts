@@ -1,4 +1,4 @@
-import type { CsiError } from '../../csi/status.ts';
+import { type CsiError, isFinal, isStillRunning } from '../../csi/status.ts';
 import { CREATION_TIMEOUT } from '../../kube/keys.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { readClassSettings } from '../../volumes/class-settings.ts';
@@ -10,7 +10,6 @@ import {
   reportFailedForNow,
   reportProvisioningFailed,
 } from '../outcomes.ts';
-import { isFinal, isStillRunning } from '../volume/delete-volume.ts';
 import type { Creation } from './create-volume.ts';
 
 /** What an error of CreateVolume says of the volume (invariant 5). */

@@ -1,4 +1,4 @@
-import { CsiError } from '../../csi/status.ts';
+import { CsiError, isFinal, isStillRunning } from '../../csi/status.ts';
 import { isOutage } from '../../kube/kube-error.ts';
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
@@ -45,22 +45,6 @@ export async function sendDeleteVolume(
     return error;
   }
   return undefined;
-}
-
-const RUNNING = new Set(['Canceled', 'DeadlineExceeded', 'Aborted']);
-
-/** Codes that prove nothing even if the driver itself sent them: the call goes on, or, of a
- * creation, a volume of another shape has the name. */
-const NEVER_FINAL = new Set([...RUNNING, 'Unavailable', 'AlreadyExists']);
-
-/** Whether the driver itself refused, so that this call is over (invariant 5). */
-export function isFinal({ codeName, driverSaid }: Pick<CsiError, 'codeName' | 'driverSaid'>) {
-  return driverSaid && !NEVER_FINAL.has(codeName);
-}
-
-/** Whether the driver is probably still at work after a call that ended with this code. */
-export function isStillRunning(codeName: string): boolean {
-  return RUNNING.has(codeName);
 }
 
 /** Refuses a deletion without its secret: a driver that is called without one may leave the volume
