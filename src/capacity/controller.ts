@@ -344,9 +344,7 @@ export class CapacityController {
       { parameters, accessibleTopology: { segments: toSegments(segment) } },
       { timeoutMs, gateway: await gateway() },
     );
-    const read = readCapacity(answer);
-    if (typeof read === 'string') throw new Error(read);
-    return read;
+    return readCapacity(answer);
   }
 
   async #createObject(entry: Entry, item: CapacityItem, reported: ReportedCapacity): Promise<void> {

@@ -22,15 +22,16 @@ export interface ReportedCapacity {
   readonly maxVolumeBytes: bigint | undefined;
 }
 
-/** Reads the driver's answer, or says why it can't be published. */
+/** Reads the driver's answer.
+ * @throws Error for a negative number, which is not published */
 export function readCapacity(
   answer: Pick<GetCapacityResponse, 'availableCapacity' | 'maximumVolumeSize'>,
-): ReportedCapacity | string {
+): ReportedCapacity {
   const { availableCapacity: availableBytes, maximumVolumeSize: maxVolumeBytes } = answer;
   if (availableBytes < 0n)
-    return `the driver reports a negative available_capacity, ${availableBytes}`;
+    throw new Error(`the driver reports a negative available_capacity, ${availableBytes}`);
   if (maxVolumeBytes !== undefined && maxVolumeBytes < 0n)
-    return `the driver reports a negative maximum_volume_size, ${maxVolumeBytes}`;
+    throw new Error(`the driver reports a negative maximum_volume_size, ${maxVolumeBytes}`);
   return { availableBytes, maxVolumeBytes };
 }
 
