@@ -134,6 +134,15 @@ function describeRuns({ runs, firstMs, atMs, alike, sinceMs }: RunStatus): strin
   return `${runs} since ${isoTime(firstMs)}, the last at ${isoTime(atMs)}${last}`;
 }
 
+/** Causes that a retry of one claim does not end. */
+const OF_DRIVER: readonly string[] = [
+  'OtherProvisioner',
+  'NoLeader',
+  'Drained',
+  'NoWorker',
+  'Unreachable',
+];
+
 /** When the next run comes, and how to have it at once where somebody has mended what it needs. */
 function describeNext(e: Explanation, nowMs: number): string {
   const { object, cause, status, nextMs, isRunning = false } = e;
@@ -141,7 +150,7 @@ function describeNext(e: Explanation, nowMs: number): string {
   if (isRunning) return 'at work now';
   const coming = nextMs === undefined ? '' : inWords(nextMs - nowMs);
   const isByItself = cause.isFine && status.infeasible === undefined;
-  if (coming === 'now' || isByItself || cause.name === 'Unreachable') return coming;
+  if (coming === 'now' || isByItself || OF_DRIVER.includes(cause.name)) return coming;
   return `${coming === '' ? '' : `${coming}, or `}at once: ${retryCommand(object)}`;
 }
 

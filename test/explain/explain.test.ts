@@ -1,20 +1,20 @@
 import assert from 'node:assert/strict';
 import { describe as suite, it } from 'node:test';
-import { statusCause } from '#src/explain/causes.ts';
+import { causeNamed, statusCause } from '#src/explain/causes.ts';
 import { describe, type Explanation } from '#src/explain/explain.ts';
 import type { RunStatus } from '#src/queue/status.ts';
 import { NOW_MS, status } from './run-status.ts';
 
 const FULL = { reason: 'rpc error: code = ResourceExhausted desc = no' };
 
-const nextTry = (own: RunStatus, inMs: number): string | undefined => {
+const nextTry = (own: RunStatus, inMs: number, cause = statusCause(own)): string | undefined => {
   const explanation: Explanation = {
     kind: 'claim',
     uid: 'u',
     object: 'ns/data',
     className: 'c',
     driver: 'd',
-    cause: statusCause(own),
+    cause,
     sinceMs: NOW_MS,
     nextMs: NOW_MS + inMs,
     status: own,
@@ -32,6 +32,9 @@ suite('the next try of a claim', () => {
     const own = status({ outcome: 'later', reason: 'the claim has changed meanwhile' });
     assert.equal(nextTry(own, 180_000), 'in 3m');
   });
+
+  it('names no command during a drain', () =>
+    assert.equal(nextTry(status(FULL), 180_000, causeNamed('Drained', 'drained by ann')), 'in 3m'));
 
   it('names the command in a back-off that nothing else ends', () => {
     const infeasible = { scope: 'class', untilMs: NOW_MS + 180_000 };
