@@ -36,7 +36,6 @@ function plain(change: Partial<PlanInput> = {}): PlanInput {
   return {
     claim: aClaim({ metadata: { uid } }),
     cls: aClass(),
-    className: 'class',
     driver: withCapability(),
     options: full,
     ...change,

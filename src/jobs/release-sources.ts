@@ -17,7 +17,7 @@ import { type DriverFacts, isKnownAs } from '../volumes/driver-facts.ts';
 import { provisionerOf } from '../volumes/eligibility.ts';
 import { hasFinalizer } from '../volumes/finalizer-patches.ts';
 import { identityOf } from '../volumes/handles.ts';
-import type { PvTemplate } from '../volumes/persistent-volume.ts';
+import type { PlannedRequest } from '../volumes/persistent-volume.ts';
 import type { Dependencies, Kube } from './dependencies.ts';
 import { addFinalizer, removeFinalizer } from './finalizers.ts';
 
@@ -32,7 +32,7 @@ const SNAPSHOT_FINALIZER = { resource: snapshots, finalizer: SNAPSHOT_SOURCE_PRO
 export async function releaseRestoredSnapshot(
   kube: Kube,
   log: Logger,
-  source: PvTemplate['source'],
+  source: PlannedRequest['source'],
 ): Promise<void> {
   if (source?.isReleased !== true) return;
   const { namespace, name } = source;

@@ -5,7 +5,7 @@ import { type DriverNames, isKnownAs } from './driver-facts.ts';
 import { hasFinalizer } from './finalizer-patches.ts';
 
 export type ClaimVerdict =
-  | { readonly kind: 'provision'; readonly className: string; readonly cls: Class }
+  | { readonly kind: 'provision'; readonly cls: Class }
   /** The claim is not this driver's, or nothing is to be done yet. */
   | { readonly kind: 'ignore'; readonly reason: string }
   | { readonly kind: 'no-class'; readonly className: string };
@@ -25,7 +25,7 @@ export function shouldProvision(
   if (cls === undefined) return { kind: 'no-class', className };
   const unfit = whyClassUnfit(cls, claim, driver);
   if (unfit !== undefined) return { kind: 'ignore', reason: unfit };
-  return { kind: 'provision', className, cls };
+  return { kind: 'provision', cls };
 }
 
 function whyNotOurs(claim: Claim, driver: DriverNames): string | undefined {

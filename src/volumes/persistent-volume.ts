@@ -16,12 +16,17 @@ import type { SourceRef } from './data-source.ts';
 import type { ProvisioningOptions } from './flags.ts';
 import type { SecretRef, SecretRefs } from './secret-ref.ts';
 
-/** The PV as far as it is known before the driver answers. */
-export interface PvTemplate {
+/** A planned creation, without secret values. */
+export interface PlannedRequest {
+  /** Without secrets. */
+  readonly request: CreateVolumeRequest;
+  /** The provisioner secret, whose values CreateVolume gets. */
+  readonly secret: SecretRef | undefined;
+  /** Where the volume may be created, as the request says. */
+  readonly requirement: TopologyRequirement | undefined;
+  /** The PV as far as it is known before the driver answers. */
   readonly volume: NewVolume & { readonly spec: { readonly csi: CsiSource } };
   readonly requestedBytes: bigint;
-  /** Written to the volume attributes, unless the driver's answer has that key. */
-  readonly identity: string;
   /** The content source, with the UID of the snapshot or claim; in use until the PV is written. */
   readonly source: (SourceRef & { readonly uid: string }) | undefined;
   /** The PV is stored in the form of the in-tree plug-in. */
@@ -30,60 +35,44 @@ export interface PvTemplate {
   readonly hasTopology: boolean;
 }
 
-/** A planned creation, without secret values. */
-export interface PlannedRequest {
-  /** Without secrets. */
-  readonly request: CreateVolumeRequest;
-  /** The PV as far as it is known before the driver answers. */
-  readonly pvTemplate: PvTemplate;
-  /** The provisioner secret, whose values CreateVolume gets. */
-  readonly secret: SecretRef | undefined;
-  /** Where the volume may be created, as the request says. */
-  readonly requirement?: TopologyRequirement | undefined;
-}
-
 /** A planned creation, and the address of the gateway that gets it. */
 export interface VolumeRequest extends PlannedRequest {
   readonly endpoint: string;
 }
 
 /** What a PV is made of before the driver answers. */
-export interface PvTemplateInput extends Omit<PvTemplate, 'volume'> {
+interface NewVolumeInput {
   readonly name: string;
   readonly claim: Claim;
   /** Translated for the driver if it is an in-tree class. */
   readonly cls: Class;
-  readonly className: string;
   /** Of the stored class, which names the in-tree plug-in if the class is migrated. */
   readonly provisioner: string;
   readonly driver: string;
   readonly fsType: string;
   readonly readOnly: boolean;
   readonly secrets: SecretRefs;
-  readonly attributesClass: string | undefined;
+  /** Written to the volume attributes, unless the driver's answer has that key. */
+  readonly identity: string;
 }
 
 /** Every field of the new PV that does not come from the driver's answer. Upstream:
  * external-provisioner pkg/controller/controller.go Provision, and
  * sig-storage-lib-external-provisioner controller/controller.go provisionClaimOperation. */
-export function pvTemplate(input: PvTemplateInput): PvTemplate {
-  const { name, requestedBytes, identity, source, isMigrated, hasTopology } = input;
-  const metadata = {
-    name,
-    annotations: annotationsOf(input),
-    finalizers: [keys.VOLUME_FINALIZER],
-  };
+export function newVolume(input: NewVolumeInput): PlannedRequest['volume'] {
   return {
-    volume: { apiVersion: 'v1', kind: 'PersistentVolume', metadata, spec: specOf(input) },
-    requestedBytes,
-    identity,
-    source,
-    isMigrated,
-    hasTopology,
+    apiVersion: 'v1',
+    kind: 'PersistentVolume',
+    metadata: {
+      name: input.name,
+      annotations: annotationsOf(input),
+      finalizers: [keys.VOLUME_FINALIZER],
+    },
+    spec: specOf(input),
   };
 }
 
-function annotationsOf({ provisioner, secrets }: PvTemplateInput): Record<string, string> {
+function annotationsOf({ provisioner, secrets }: NewVolumeInput): Record<string, string> {
   return omitUnset({
     [keys.PROVISIONED_BY]: provisioner,
     [keys.DELETION_SECRET_NAME]: secrets.Provisioner?.name ?? '',
@@ -93,8 +82,8 @@ function annotationsOf({ provisioner, secrets }: PvTemplateInput): Record<string
   });
 }
 
-function specOf(input: PvTemplateInput) {
-  const { claim, cls, className, attributesClass } = input;
+function specOf(input: NewVolumeInput) {
+  const { claim, cls } = input;
   const { namespace, name, uid, resourceVersion } = claim.metadata;
   const claimRef = { kind: claims.kind, apiVersion: 'v1', namespace, name, uid, resourceVersion };
   return omitUnset({
@@ -103,19 +92,21 @@ function specOf(input: PvTemplateInput) {
     persistentVolumeReclaimPolicy: cls.reclaimPolicy,
     volumeMode: claim.spec.volumeMode,
     claimRef: omitUnset(claimRef),
-    storageClassName: className,
-    volumeAttributesClassName: attributesClass,
+    storageClassName: cls.metadata.name,
+    volumeAttributesClassName: claim.spec.volumeAttributesClassName || undefined,
     csi: csiSourceOf(input),
   });
 }
 
-function csiSourceOf({ claim, driver, fsType, readOnly, secrets }: PvTemplateInput): CsiSource {
+function csiSourceOf(input: NewVolumeInput): CsiSource {
+  const { claim, driver, fsType, readOnly, secrets, identity } = input;
   const hasFileSystem = claim.spec.volumeMode !== 'Block' && fsType !== '';
   return omitUnset({
     driver,
     volumeHandle: '',
     fsType: hasFileSystem ? fsType : undefined,
     readOnly: readOnly || undefined,
+    volumeAttributes: { [keys.PROVISIONER_IDENTITY]: identity },
     controllerPublishSecretRef: secrets.ControllerPublish,
     nodeStageSecretRef: secrets.NodeStage,
     nodePublishSecretRef: secrets.NodePublish,
@@ -150,7 +141,7 @@ const MAX_HANDLE_BYTES = 4_096;
  * @returns what the driver did wrong, if anything */
 export function readAnswer(
   { volume }: CreateVolumeResponse,
-  pvTemplate: PvTemplate,
+  planned: PlannedRequest,
 ): VolumeAnswer | BadAnswer {
   const handle = volume?.volumeId ?? '';
   if (volume === undefined || handle === '') {
@@ -169,14 +160,14 @@ export function readAnswer(
       handle: undefined,
     };
   const { capacityBytes, contentSource } = volume;
-  const { requestedBytes: requested, source, isMigrated } = pvTemplate;
+  const { requestedBytes: requested, source, isMigrated } = planned;
   if (capacityBytes !== 0n && capacityBytes < requested) {
     const message = `created volume capacity ${capacityBytes} less than`;
     return { message: `${message} requested capacity ${requested}`, handle };
   }
   if (source?.isEchoed === true && contentSource === undefined)
     return { message: 'volume content source missing', handle, cleanupSpelling: 'cleanup' };
-  const complete = completeVolume(pvTemplate, volume);
+  const complete = completeVolume(planned, volume);
   return catchRefusal<VolumeAnswer | BadAnswer>(
     () => ({ handle, volume: isMigrated ? toInTreeVolume(complete) : complete }),
     ({ message }) => ({ message, handle, isPermanent: true }),
@@ -185,7 +176,7 @@ export function readAnswer(
 
 /** The whole PV, in the driver's form. */
 function completeVolume(
-  { volume, identity, requestedBytes, hasTopology }: PvTemplate,
+  { volume, requestedBytes, hasTopology }: PlannedRequest,
   answer: Volume,
 ): NewVolume {
   const bytes = answer.capacityBytes === 0n ? requestedBytes : answer.capacityBytes;
@@ -196,7 +187,7 @@ function completeVolume(
     csi: {
       ...volume.spec.csi,
       volumeHandle: answer.volumeId,
-      volumeAttributes: { [keys.PROVISIONER_IDENTITY]: identity, ...answer.volumeContext },
+      volumeAttributes: { ...volume.spec.csi.volumeAttributes, ...answer.volumeContext },
     },
   });
   return { ...volume, spec };

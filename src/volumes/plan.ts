@@ -28,18 +28,13 @@ import {
 import { type DriverFacts, missingCapability, supportsTopology } from './driver-facts.ts';
 import { selectedNodeOf } from './eligibility.ts';
 import type { ProvisioningOptions } from './flags.ts';
-import {
-  type PlannedRequest,
-  type PvTemplateInput,
-  pvTemplate,
-  volumeName,
-} from './persistent-volume.ts';
+import { newVolume, type PlannedRequest, volumeName } from './persistent-volume.ts';
 import { SECRET_KEYS, secretRefs } from './secret-ref.ts';
 import { snapshotSource } from './snapshot-source.ts';
 
 /** What has to be done for an eligible claim. */
 export type VolumePlan =
-  | (PlannedRequest & { readonly kind: 'create'; readonly name: string })
+  | (PlannedRequest & { readonly kind: 'create' })
   /** Left to a populator, which creates the volume. */
   | { readonly kind: 'populator' }
   /** The claim needs another node; `waitsFor` is for a claim that can't get one. */
@@ -49,7 +44,6 @@ export type VolumePlan =
 export interface PlanInput {
   readonly claim: Claim;
   readonly cls: Class;
-  readonly className: string;
   readonly driver: DriverFacts;
   readonly options: ProvisioningOptions;
   /** Undefined while the nodes are not listed, and for a driver without topology. */
@@ -90,10 +84,13 @@ async function checkClaim(api: ObjectApi, input: PlanInput): Promise<VolumePlan>
 }
 
 /** A claim that asks for nothing that the driver does not support; the class is translated. */
-type CheckedInput = PlanInput &
-  Pick<PvTemplateInput, 'provisioner' | 'isMigrated' | 'attributesClass'> & {
-    readonly source: SourceRef | undefined;
-  };
+interface CheckedInput extends PlanInput {
+  readonly source: SourceRef | undefined;
+  /** Of the stored class. */
+  readonly provisioner: string;
+  readonly isMigrated: boolean;
+  readonly attributesClass: string | undefined;
+}
 
 async function planCreation(api: ObjectApi, input: CheckedInput): Promise<VolumePlan> {
   const { claim, cls, driver, options, source, attributesClass } = input;
@@ -126,22 +123,22 @@ async function planCreation(api: ObjectApi, input: CheckedInput): Promise<Volume
   );
   return {
     kind: 'create',
-    name,
     request,
     secret: secrets.Provisioner,
     requirement: accessibilityRequirements,
-    pvTemplate: pvTemplate({
+    volume: newVolume({
       ...input,
       name,
       driver: driver.name,
       fsType,
-      requestedBytes,
       readOnly: isReadOnlyMany(claim) && options.controllerPublishReadonly,
-      identity: options.identity,
       secrets,
-      hasTopology: supportsTopology(driver, options.gates),
-      source: source && content && { ...source, uid: content.object.metadata.uid },
+      identity: options.identity,
     }),
+    requestedBytes,
+    source: source && content && { ...source, uid: content.object.metadata.uid },
+    isMigrated: input.isMigrated,
+    hasTopology: supportsTopology(driver, options.gates),
   };
 }
 

@@ -15,7 +15,7 @@ describe('cases of bench:planning', () => {
     const made = await plan(templates);
     assert.ok(made.kind === 'create');
     assert.deepEqual(made.secret, { name: 'claim-blue', namespace: 'space' });
-    const { csi } = made.pvTemplate.volume.spec;
+    const { csi } = made.volume.spec;
     assert.equal(Object.keys(csi ?? {}).filter((field) => field.endsWith('SecretRef')).length, 5);
   });
 });

@@ -28,7 +28,6 @@ describe('a claim is provisioned', () => {
   it('that names the driver and a class of it (P-46)', () => {
     assert.deepEqual(shouldProvision(aClaim(), driver, classOf), {
       kind: 'provision',
-      className: 'class',
       cls: aClass(),
     });
   });

@@ -3,7 +3,7 @@ import { before, describe, it } from 'node:test';
 import { create } from '@bufbuild/protobuf';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import type { Claim } from '#src/kube/objects.ts';
-import { type PvTemplate, readAnswer } from '#src/volumes/persistent-volume.ts';
+import { type PlannedRequest, readAnswer } from '#src/volumes/persistent-volume.ts';
 import { aClaim, aClass } from './builders.ts';
 import {
   readDriverAnswer,
@@ -110,11 +110,11 @@ describe('the new PV', () => {
 });
 
 describe('an answer', () => {
-  let pvTemplate: PvTemplate;
-  before(async () => ({ pvTemplate } = await planCreation()));
+  let plan: PlannedRequest;
+  before(async () => ({ plan } = await planCreation()));
 
   it('without a volume is blamed on the driver (R-42)', () => {
-    assert.deepEqual(readAnswer(create(CreateVolumeResponseSchema, {}), pvTemplate), {
+    assert.deepEqual(readAnswer(create(CreateVolumeResponseSchema, {}), plan), {
       message:
         'the driver answered CreateVolume without a volume; report this to the driver’s vendor',
       handle: undefined,
@@ -122,7 +122,7 @@ describe('an answer', () => {
   });
 
   it('with an empty handle is blamed on the driver', () => {
-    assert.deepEqual(readBadAnswer(pvTemplate, { volumeId: '' }), {
+    assert.deepEqual(readBadAnswer(plan, { volumeId: '' }), {
       message:
         'the driver answered CreateVolume with an empty volume_id; report this to the ' +
         'driver’s vendor',
@@ -131,8 +131,8 @@ describe('an answer', () => {
   });
 
   it('with a handle above 4 KiB is blamed on the driver, and nothing is deleted by it', () => {
-    assert.ok(!('message' in readDriverAnswer(pvTemplate, { volumeId: 'ä'.repeat(2_048) })));
-    assert.deepEqual(readBadAnswer(pvTemplate, { volumeId: 'ä'.repeat(2_049) }), {
+    assert.ok(!('message' in readDriverAnswer(plan, { volumeId: 'ä'.repeat(2_048) })));
+    assert.deepEqual(readBadAnswer(plan, { volumeId: 'ä'.repeat(2_049) }), {
       message:
         'the driver answered CreateVolume with a volume_id of 4098 bytes, more than 4096; ' +
         'report this to the driver’s vendor',
@@ -141,14 +141,14 @@ describe('an answer', () => {
   });
 
   it('with too few bytes is refused, with the handle to delete (B-22, B-46)', () => {
-    assert.deepEqual(readBadAnswer(pvTemplate, { capacityBytes: 99n }), {
+    assert.deepEqual(readBadAnswer(plan, { capacityBytes: 99n }), {
       message: 'created volume capacity 99 less than requested capacity 100',
       handle: 'test-volume-id',
     });
   });
 
   it('with negative bytes is refused even if no size was requested', async () => {
-    const { pvTemplate: free } = await planCreation({ claim: aClaim({ spec: { resources: {} } }) });
+    const { plan: free } = await planCreation({ claim: aClaim({ spec: { resources: {} } }) });
     assert.equal(
       readBadAnswer(free, { capacityBytes: -1n }).message,
       'created volume capacity -1 less than requested capacity 0',
@@ -167,7 +167,7 @@ describe('an answer', () => {
       '9007199254740993',
     );
     assert.match(
-      readBadAnswer((await planCreation({ claim: huge })).pvTemplate, {
+      readBadAnswer((await planCreation({ claim: huge })).plan, {
         capacityBytes: 9007199254740992n,
       }).message,
       /^created volume capacity/,
@@ -189,21 +189,21 @@ describe('the answer for a volume with a source', () => {
   const echo = { type: { case: 'snapshot' as const, value: { snapshotId: 'sid' } } };
 
   it('must name a content source', async () => {
-    const { request, pvTemplate } = await restored({ dataSource });
+    const { request, plan } = await restored({ dataSource });
     assert.ok(request.volumeContentSource?.type.case === 'snapshot');
-    assert.deepEqual(readBadAnswer(pvTemplate, { capacityBytes: 1000n }), {
+    assert.deepEqual(readBadAnswer(plan, { capacityBytes: 1000n }), {
       message: 'volume content source missing',
       handle: 'test-volume-id',
       cleanupSpelling: 'cleanup',
     });
     assert.ok(
-      !('message' in readDriverAnswer(pvTemplate, { capacityBytes: 1000n, contentSource: echo })),
+      !('message' in readDriverAnswer(plan, { capacityBytes: 1000n, contentSource: echo })),
     );
   });
 
   it('is refused for its size before it is refused for a missing source', async () => {
     assert.match(
-      readBadAnswer((await restored({ dataSource })).pvTemplate, { capacityBytes: 999n }).message,
+      readBadAnswer((await restored({ dataSource })).plan, { capacityBytes: 999n }).message,
       /^created volume capacity/,
     );
   });
@@ -212,7 +212,7 @@ describe('the answer for a volume with a source', () => {
     assert.ok(
       !(
         'message' in
-        readDriverAnswer((await restored({ dataSourceRef: dataSource })).pvTemplate, {
+        readDriverAnswer((await restored({ dataSourceRef: dataSource })).plan, {
           capacityBytes: 1000n,
         })
       ),
@@ -220,7 +220,7 @@ describe('the answer for a volume with a source', () => {
   });
 
   it('belongs to a PV template that names the snapshot', async () => {
-    assert.deepEqual((await restored({ dataSource })).pvTemplate.source, {
+    assert.deepEqual((await restored({ dataSource })).plan.source, {
       apiGroup: SNAPSHOT_GROUP,
       kind: 'VolumeSnapshot',
       namespace: 'ns1',
@@ -242,7 +242,7 @@ describe('the answer for a volume with a source', () => {
           driver: withCapability('CLONE_VOLUME'),
           objects: cloneObjects(),
         })
-      ).pvTemplate.source,
+      ).plan.source,
       {
         apiGroup: undefined,
         kind: 'PersistentVolumeClaim',

@@ -86,7 +86,7 @@ describe('a claim with a VolumeAttributesClass', () => {
     const driver = withCapability('MODIFY_VOLUME');
     const broken = { ...anApi([]), get: () => Promise.reject(new TypeError('broken')) };
     return assert.rejects(
-      planVolume(broken, { claim, cls, className: 'class', driver, options }),
+      planVolume(broken, { claim, cls, driver, options }),
       new TypeError('broken'),
     );
   });

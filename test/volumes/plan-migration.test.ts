@@ -46,8 +46,8 @@ async function provisioned(annotations: Record<string, string>, provisioner: str
   const claim = claimOf(annotations);
   const cls = classOf(provisioner);
   assert.equal(shouldProvision(claim, successor, () => cls).kind, 'provision');
-  const { request, pvTemplate } = await planCreation({ claim, cls, driver: successor });
-  const answer = readDriverAnswer(pvTemplate, { volumeId: DISK, capacityBytes: 100_000n });
+  const { request, plan } = await planCreation({ claim, cls, driver: successor });
+  const answer = readDriverAnswer(plan, { volumeId: DISK, capacityBytes: 100_000n });
   assert.ok(!('message' in answer));
   return { request, volume: answer.volume };
 }
@@ -97,8 +97,8 @@ describe('a claim of the driver’s own class', () => {
     assertNative(await provisioned({ [GA]: DRIVER }, DRIVER)));
 
   it('is not translated for a driver that replaced no plug-in', async () => {
-    const { pvTemplate } = await planCreation({ cls: aClass({ parameters: { zone: 'west-1' } }) });
-    assert.equal(pvTemplate.isMigrated, false);
+    const { plan } = await planCreation({ cls: aClass({ parameters: { zone: 'west-1' } }) });
+    assert.equal(plan.isMigrated, false);
   });
 });
 
@@ -107,12 +107,12 @@ describe('a volume of an in-tree class', () => {
   const snapshot = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'test-snapshot' };
 
   it('without an in-tree form is refused before its PV is written', async () => {
-    const { pvTemplate } = await planCreation({
+    const { plan } = await planCreation({
       claim: claimOf({ [GA]: DRIVER }),
       cls: classOf(IN_TREE),
       driver: successor,
     });
-    const answer = readBadAnswer(pvTemplate, { volumeId: 'no-disk-uri', capacityBytes: 100_000n });
+    const answer = readBadAnswer(plan, { volumeId: 'no-disk-uri', capacityBytes: 100_000n });
     assert.match(answer.message, /^could not get disk name from no-disk-uri/);
     assert.deepEqual([answer.handle, answer.isPermanent], ['no-disk-uri', true]);
   });

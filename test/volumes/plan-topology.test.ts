@@ -154,7 +154,6 @@ describe('the topology requirement of a request', () => {
     const plan = await planVolume(anApi([]), {
       claim: aClaim(),
       cls: aClass(),
-      className: 'class',
       driver: withTopology,
       options,
     });

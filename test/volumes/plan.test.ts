@@ -20,7 +20,7 @@ const modes = async (given: Given): Promise<(Mode | undefined)[]> =>
 describe('the CreateVolume request', () => {
   it('has the volume’s name and the claim’s bytes', async () => {
     const { plan, request } = await planCreation();
-    assert.equal(plan.name, 'test-testi');
+    assert.equal(plan.volume.metadata.name, 'test-testi');
     assert.equal(request.name, 'test-testi');
     assert.equal(request.capacityRange?.requiredBytes, 100n);
     assert.equal(request.capacityRange?.limitBytes, 0n);

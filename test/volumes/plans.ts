@@ -7,7 +7,7 @@ import {
 } from '#src/csi/generated/csi_pb.ts';
 import type { Claim, Class, NewVolume } from '#src/kube/objects.ts';
 import { DEFAULT_GATES, type FeatureGates, type ProvisioningOptions } from '#src/volumes/flags.ts';
-import { type BadAnswer, readAnswer, type PvTemplate } from '#src/volumes/persistent-volume.ts';
+import { type BadAnswer, type PlannedRequest, readAnswer } from '#src/volumes/persistent-volume.ts';
 import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
 import { RefusedError } from '#src/rules/rule.ts';
@@ -39,7 +39,6 @@ export async function runPlan(given: Given = {}): Promise<Promise<Run<VolumePlan
   const input = {
     claim,
     cls,
-    className: cls.metadata.name,
     driver: given.driver ?? driver,
     options: changed,
     topology: given.topology ?? aCluster(),
@@ -52,14 +51,13 @@ export interface Created {
   readonly plan: Extract<VolumePlan, { kind: 'create' }>;
   /** The request to the driver, without secrets. */
   readonly request: CreateVolumeRequest;
-  readonly pvTemplate: PvTemplate;
 }
 
 /** The plan for a claim that can be served. */
 export async function planCreation(given: Given = {}): Promise<Created> {
   const { value: plan } = await runPlan(given);
   assert.ok(plan?.kind === 'create', `planned ${plan?.kind}`);
-  return { plan, request: plan.request, pvTemplate: plan.pvTemplate };
+  return { plan, request: plan.request };
 }
 
 /** The refusal of a claim that can't be served. */
@@ -73,28 +71,28 @@ type VolumeInit = MessageInitShape<typeof VolumeSchema>;
 
 /** The driver's answer as readAnswer returns it; by default a volume of 100 bytes. */
 export function readDriverAnswer(
-  pvTemplate: PvTemplate,
+  planned: PlannedRequest,
   volume: VolumeInit | undefined = {},
 ): ReturnType<typeof readAnswer> {
   return readAnswer(
     create(CreateVolumeResponseSchema, {
       volume: { volumeId: 'test-volume-id', capacityBytes: 100n, ...volume },
     }),
-    pvTemplate,
+    planned,
   );
 }
 
 /** What is wrong with an answer from which no PV can be made. */
-export function readBadAnswer(pvTemplate: PvTemplate, volume: VolumeInit): BadAnswer {
-  const answer = readDriverAnswer(pvTemplate, volume);
+export function readBadAnswer(planned: PlannedRequest, volume: VolumeInit): BadAnswer {
+  const answer = readDriverAnswer(planned, volume);
   assert.ok('message' in answer, 'the answer can be used');
   return answer;
 }
 
 /** The PV of a claim once the driver has answered. */
 export async function completePv(given: Given = {}, volume: VolumeInit = {}): Promise<NewVolume> {
-  const { pvTemplate } = await planCreation(given);
-  const answer = readDriverAnswer(pvTemplate, volume);
+  const { plan } = await planCreation(given);
+  const answer = readDriverAnswer(plan, volume);
   assert.ok(!('message' in answer));
   return answer.volume;
 }

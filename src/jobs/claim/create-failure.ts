@@ -49,7 +49,7 @@ function usualTime(
   const cls = claim && cluster.classOf(classNameOf(claim));
   const { creationTimeoutMs } = readClassSettings(cls);
   const sinceMs = run.queuedMs;
-  const fallbackMs = planned.pvTemplate.source === undefined ? 0 : FILL_MS;
+  const fallbackMs = planned.source === undefined ? 0 : FILL_MS;
   const untilMs = sinceMs + (creationTimeoutMs ?? fallbackMs);
   if (clock.nowMs() >= untilMs) return undefined;
   return { since: new Date(sinceMs).toISOString(), until: new Date(untilMs).toISOString() };

@@ -82,7 +82,7 @@ async function callCreateVolume(
   secrets: SecretValues,
 ): Promise<Outcome> {
   const { capacity } = deps.reports;
-  const { storageClassName: className = '' } = creation.planned.pvTemplate.volume.spec;
+  const { storageClassName: className = '' } = creation.planned.volume.spec;
   const sentMs = deps.clock.nowMs();
   let answer: VolumeAnswer | BadAnswer;
   try {
@@ -105,7 +105,7 @@ async function sendCreateVolume(
   { claim, job, mark: { notAfterMs }, planned }: MarkedCreation,
   secrets: SecretValues,
 ): Promise<VolumeAnswer | BadAnswer> {
-  const { endpoint: gateway, pvTemplate } = planned;
+  const { endpoint: gateway, isMigrated: migrated } = planned;
   const slow = setTimeout(() => {
     if (claim === undefined) return;
     const { namespace = '', name } = claim.metadata;
@@ -113,11 +113,10 @@ async function sendCreateVolume(
     recordClaimEvent(cluster.events, claim, { type: 'Normal', reason: 'Provisioning', message });
   }, SLOW_CALL_MS);
   try {
-    const migrated = pvTemplate.isMigrated;
     const metadata = traceHeaders(job.uid);
     const settings = { timeoutMs, notAfterMs, gateway, migrated, metadata };
     const request = { ...planned.request, secrets };
-    return readAnswer(await csi.createVolume(request, settings), pvTemplate);
+    return readAnswer(await csi.createVolume(request, settings), planned);
   } finally {
     clearTimeout(slow);
   }
@@ -148,7 +147,7 @@ async function handleUnusableAnswer(
         return parkOnClass(deps, claim, reason);
       return { kind: 'retry', reason };
     }
-    const { name } = planned.pvTemplate.volume.metadata;
+    const { name } = planned.volume.metadata;
     const begin = `${message}. ${answer.cleanupSpelling ?? 'Cleanup'} of volume ${name} failed`;
     reason = `${begin}, volume is orphaned: ${failure}`;
   }
@@ -177,13 +176,12 @@ async function cleanUpVolume(
   const place = requirementText(planned.requirement);
   const mark = await markJob(deps, run, { planned: place, isBegun: true });
   if ('outcome' in mark) return 'nothing may be sent to the driver now';
-  const { endpoint: gateway, pvTemplate } = planned;
-  const { name } = pvTemplate.volume.metadata;
+  const { endpoint: gateway, isMigrated } = planned;
+  const { name } = planned.volume.metadata;
   const readMs = clock.nowMs();
   if ((await cluster.kube.get<Volume>(volumes, { name })) !== undefined)
     return `PersistentVolume ${name} exists`;
   const notAfterMs = Math.min(mark.notAfterMs, readMs + MAX_READ_AGE_MS);
-  const { isMigrated } = pvTemplate;
   const call = { id: job.uid, handle, isMigrated, gateway, notAfterMs };
   let failure = 'reading its PersistentVolume took too long';
   for (let i = 0; i < MAX_CLEAN_UP_CALLS && clock.nowMs() < notAfterMs; i += 1) {
@@ -209,7 +207,7 @@ async function handleFailure(
   const { claim, mark, planned } = creation;
   const failure = judgeCreateFailure(error, {
     // Drivers look the source up first, which may be gone although the volume exists.
-    isNotFoundUnknown: planned.pvTemplate.source !== undefined && mark.leftMs !== undefined,
+    isNotFoundUnknown: planned.source !== undefined && mark.leftMs !== undefined,
   });
   switch (failure.kind) {
     case 'not-forwarded': {
@@ -245,7 +243,7 @@ async function handleRefusal(
   if (isAbsent && claim === undefined)
     return { kind: 'done', note: 'the driver refused, and the claim is gone' };
   if (codeName === 'ResourceExhausted') {
-    const { requestedBytes, volume } = planned.pvTemplate;
+    const { requestedBytes, volume } = planned;
     deps.driver.refusedSizes.note(volume.spec.storageClassName ?? '', requestedBytes);
     const rescheduled = isAbsent && claim && (await requestReschedule(deps, claim));
     if (rescheduled) return rescheduled;

@@ -20,7 +20,7 @@ import { takeClaim } from './take-claim.ts';
 import { findNameClash } from './write-volume.ts';
 
 /** A claim to plan for, its class, and where an earlier call asked for its volume. */
-type OurClaim = Pick<PlanInput, 'claim' | 'cls' | 'className' | 'place'>;
+type OurClaim = Pick<PlanInput, 'claim' | 'cls' | 'place'>;
 
 /** Decides what to do with a claim: whether it is ours (src/volumes/eligibility.ts), and the
  * request for its volume (src/volumes/plan.ts). The texts of refusals come from src/volumes/, those
@@ -36,8 +36,8 @@ export async function planClaim(
   const verdict = shouldProvision(claim, driver.facts(), cluster.classOf);
   if (verdict.kind === 'ignore') return { kind: 'none', reason: verdict.reason };
   if (verdict.kind === 'no-class') return verdict;
-  const { cls, className } = verdict;
-  const ours = { claim, cls, className, place: placeOf(begun) };
+  const { cls } = verdict;
+  const ours = { claim, cls, place: placeOf(begun) };
   const { ownNode } = driver.facts();
   if (ownNode === undefined || selectedNodeOf(claim) !== '') return planOurs(deps, ours);
   // One that was begun has a node, which the journal knows.
@@ -63,7 +63,7 @@ export async function planFromJournal(
   const className = classNameOf(claim);
   const cls = entry.cls ?? cluster.classOf(className);
   if (cls === undefined) return { kind: 'no-class', className };
-  return planOurs(deps, { claim, cls, className, place: placeOf(begun) });
+  return planOurs(deps, { claim, cls, place: placeOf(begun) });
 }
 
 /** R7: a volume may exist for a claim that is gone, and it can't be planned what to ask the driver.
@@ -90,17 +90,15 @@ function placeOf({ leftMs, place }: Begun): TopologyRequirement | undefined {
 
 async function planOurs(
   { cluster, driver, settings: { options } }: Dependencies,
-  { claim, cls, className, place }: OurClaim,
+  { claim, cls, place }: OurClaim,
 ): Promise<Intent> {
-  const facts = driver.facts();
   const topology = cluster.topology();
-  const input = { claim, cls, className, driver: facts, options, topology, place };
+  const input = { claim, cls, driver: driver.facts(), options, topology, place };
   const plan = await planVolume(cluster.kube, input);
   if (plan.kind !== 'create') return plan;
   const clash = await findNameClash(cluster.kube, options, claim.metadata.uid);
   if (clash !== undefined) return { kind: 'refuse', message: clash, waitsFor: [] };
-  const { kind: _, name: __, ...request } = plan;
-  return { kind: 'create', claim, planned: { ...request, endpoint: driver.endpoint } };
+  return { kind: 'create', claim, planned: { ...plan, endpoint: driver.endpoint } };
 }
 
 /** What a run does with its claim. */

@@ -66,10 +66,10 @@ function findPlace(
 /** Why the node has no room for a volume; undefined if it has, or only the attempt can tell. */
 async function whyNoRoom(
   { driver }: Dependencies,
-  { request, pvTemplate }: VolumeRequest,
+  { request, volume }: VolumeRequest,
   segments: Readonly<Record<string, string>> | undefined,
 ): Promise<string | undefined> {
-  const { storageClassName = '' } = pvTemplate.volume.spec;
+  const { storageClassName = '' } = volume.spec;
   const { capacityRange, volumeCapabilities, parameters } = request;
   const bytes = capacityRange?.requiredBytes ?? 0n;
   if (driver.refusedSizes.includes(storageClassName, bytes))

@@ -101,7 +101,7 @@ async function endWritten(
     queuedMs: run.queuedMs,
     endMs,
   });
-  await releaseRestoredSnapshot(cluster.kube, reports.log, planned.pvTemplate.source);
+  await releaseRestoredSnapshot(cluster.kube, reports.log, planned.source);
   // A claim that was deleted during a long call gets no event.
   const isGone =
     wasLong &&

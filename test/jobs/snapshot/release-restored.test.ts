@@ -4,7 +4,7 @@ import { releaseRestoredSnapshot } from '#src/jobs/release-sources.ts';
 import type { Snapshot } from '#src/kube/objects.ts';
 import { snapshots } from '#src/kube/resources.ts';
 import { createLogger } from '#src/runtime/log.ts';
-import type { PvTemplate } from '#src/volumes/persistent-volume.ts';
+import type { PlannedRequest } from '#src/volumes/persistent-volume.ts';
 import { installCrds } from '../../harness/snapshot-crds.ts';
 import { openReleaseRig, type ReleaseRig } from '../release-rig.ts';
 
@@ -13,7 +13,7 @@ const FOREIGN = 'snapshot.storage.kubernetes.io/volumesnapshot-bound-protection'
 
 describe('releaseRestoredSnapshot', () => {
   let rig: ReleaseRig;
-  let source: NonNullable<PvTemplate['source']>;
+  let source: NonNullable<PlannedRequest['source']>;
   let lines: string[] = [];
   const log = createLogger({
     name: 'test',
