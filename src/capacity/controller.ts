@@ -11,7 +11,7 @@ import type { Registry } from '../runtime/metrics.ts';
 import { Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import { TokenBucket } from '../runtime/token-bucket.ts';
-import { type NodeWatch, startNodeWatch } from '../topology/node-watch.ts';
+import { NodeWatch } from '../topology/node-watch.ts';
 import { toSegments } from '../topology/term.ts';
 import { classHint, segmentHint } from './hints.ts';
 import { type CapacityItem, describeItem, desiredItems, itemId, segmentsOf } from './items.ts';
@@ -115,7 +115,7 @@ export class CapacityController {
         ? undefined
         : new TokenBucket({ ...writes, burst: Math.max(1, writes.burst), nowMs });
     const shared = { client: kube, log, metrics };
-    this.#nodes = startNodeWatch({
+    this.#nodes = new NodeWatch({
       ...shared,
       driver: manager.driver,
       ownNode,

@@ -114,7 +114,6 @@ const OBJECTS: Readonly<Record<string, keyof typeof CAUSES>> = {
   persistentvolumes: 'Volume',
   volumeattachments: 'Attached',
   nodes: 'Nodes',
-  csinodes: 'Nodes',
 };
 
 /** The command that has an object tried again at once.

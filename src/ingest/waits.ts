@@ -5,7 +5,6 @@ import type { KubeObject } from '../kube/objects.ts';
 import {
   claims,
   classes,
-  csiNodes,
   nodes,
   secrets,
   selectName,
@@ -23,7 +22,8 @@ import type { WaitCondition } from '../rules/rule.ts';
 import type { Logger } from '../runtime/log.ts';
 import { metricsIn } from '../runtime/metrics.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
-import { type NodeWatch, startNodeWatch } from '../topology/node-watch.ts';
+import { fingerprintNodes } from '../topology/fingerprint.ts';
+import { NodeWatch } from '../topology/node-watch.ts';
 
 export interface WaitsOptions extends RedisPlace {
   readonly client: KubeClient;
@@ -131,7 +131,7 @@ export class Waits {
     const { resource: plural, name } = condition;
     if (isAboutNodes(condition))
       return this.#nodes?.hasSynced === true && this.#nodes.trouble === undefined
-        ? this.#nodes.versionOf(plural === nodes.plural ? 'nodes' : 'csinodes')
+        ? fingerprintNodes(this.#nodes)
         : undefined;
     if (plural === classes.plural) return classVersion(name);
     if (plural === PROVISIONING_PAUSE.resource) return isNewWorkAllowed() ? 'ended' : undefined;
@@ -162,7 +162,7 @@ export class Waits {
   /** Watches the nodes while a key waits for them. */
   async #watchNodes(isNeeded: boolean): Promise<void> {
     const { client, driver, ownNode, log } = this.#options;
-    if (isNeeded) this.#nodes ??= startNodeWatch({ client, driver, ownNode, log });
+    if (isNeeded) this.#nodes ??= new NodeWatch({ client, driver, ownNode, log });
     if (isNeeded || this.#nodes === undefined) return;
     await this.#nodes.stop();
     this.#nodes = undefined;
@@ -170,7 +170,7 @@ export class Waits {
 }
 
 function isAboutNodes({ resource, name }: WaitCondition): boolean {
-  return name === '*' && (resource === nodes.plural || resource === csiNodes.plural);
+  return name === '*' && resource === nodes.plural;
 }
 
 function idOf({ resource, namespace = '', name }: WaitCondition): string {

@@ -6,8 +6,8 @@ import { classes, volumeAttachments } from '../kube/resources.ts';
 import { unlessAborted } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
-import { type NodeWatch, startNodeWatch } from '../topology/node-watch.ts';
-import type { WatchedTopology } from '../topology/requirement.ts';
+import { NodeWatch } from '../topology/node-watch.ts';
+import type { ClusterTopology } from '../topology/cluster-topology.ts';
 import { type DriverFacts, supportsTopology } from '../volumes/driver-facts.ts';
 import type { FeatureGates } from '../volumes/flags.ts';
 
@@ -19,7 +19,7 @@ export interface DriverCaches {
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
   /** The nodes as a driver with topology sees them; undefined until they are listed. Starts to
    * watch them if the driver had no topology at first. */
-  readonly topology: () => WatchedTopology | undefined;
+  readonly topology: () => ClusterTopology | undefined;
   /** Resolves when all objects are listed, or when the signal aborts. */
   waitForSync(signal: AbortSignal): Promise<void>;
   /** Why the caches are not up to date, in one line; undefined while they are. */
@@ -61,7 +61,7 @@ export function startCaches(options: {
     openDriver(driver, gates) {
       const attaches = driver.controllerCapabilities.has('PUBLISH_UNPUBLISH_VOLUME');
       const attachments = attaches ? watchAttachments() : undefined;
-      const watchNodes = (): NodeWatch => startNodeWatch({ ...options, driver: driver.name });
+      const watchNodes = (): NodeWatch => new NodeWatch({ ...options, driver: driver.name });
       let nodeWatch = supportsTopology(driver, gates) ? watchNodes() : undefined;
       return {
         classOf: (name) => classReflector.get(name),

@@ -24,13 +24,13 @@ export interface ClusterTopology {
   node(name: string): NodeView | undefined;
   csiNodes(): Iterable<CsiNodeView>;
   nodes(): Iterable<NodeView>;
-  /** What rules have computed of all nodes; a new one after each change of a node. Absent: nothing
-   * is kept. */
-  readonly computed?: ComputedTopology;
+  /** What rules have computed of all nodes; a new one after each change of a node. */
+  readonly computed: ComputedTopology;
 }
 
 /** Results that cost a look at every node, kept for the next claim. */
 export interface ComputedTopology {
+  fingerprint?: string;
   registeredKeys?: readonly string[];
   /** Sorted terms of the nodes, by the keys as JSON. */
   readonly terms: Map<string, readonly TopologyTerm[]>;
@@ -62,7 +62,7 @@ export function clusterTerms(
       `error parsing topology keys selector: ${JSON.stringify(invalid)} is no valid key of a label`,
     );
   const id = JSON.stringify(keys);
-  const known = topology.computed?.terms.get(id);
+  const known = topology.computed.terms.get(id);
   if (known !== undefined) return known;
   const terms: TopologyTerm[] = [];
   for (const { labels } of topology.nodes()) {
@@ -70,7 +70,7 @@ export function clusterTerms(
     if (term !== undefined) terms.push(term);
   }
   const sorted = sortTerms(terms);
-  topology.computed?.terms.set(id, sorted);
+  topology.computed.terms.set(id, sorted);
   return sorted;
 }
 
@@ -90,9 +90,7 @@ function isLabelKey(key: string): boolean {
 export function registeredKeys(
   topology: Pick<ClusterTopology, 'csiNodes' | 'nodes' | 'computed'>,
 ): readonly string[] {
-  const { computed } = topology;
-  if (computed === undefined) return chooseKeys(topology);
-  return (computed.registeredKeys ??= chooseKeys(topology));
+  return (topology.computed.registeredKeys ??= chooseKeys(topology));
 }
 
 function chooseKeys(topology: Pick<ClusterTopology, 'csiNodes' | 'nodes'>): readonly string[] {

@@ -1,26 +1,15 @@
-// Keeps the nodes of a cluster in memory, as one driver sees them.
 import type { Registry } from 'prom-client';
 import type { KubeClient } from '../kube/client.ts';
 import type { CsiNode, KubeObject, Labels } from '../kube/objects.ts';
-import {
-  type Change,
-  type Reflector,
-  startReflector,
-  type Transformed,
-} from '../kube/reflector.ts';
+import { type Reflector, startReflector, type Transformed } from '../kube/reflector.ts';
 import { csiNodes, nodes, selectName } from '../kube/resources.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { ComputedTopology, CsiNodeView, NodeView } from './cluster-topology.ts';
-import type { WatchedTopology } from './requirement.ts';
-import { fingerprintCsiNodes, fingerprintNodes } from './fingerprint.ts';
-
-/** What has changed of the nodes: a Node came, went, or has other labels; or a CSINode came, went,
- * or has other keys of this driver. */
-export interface NodeChange {
-  readonly resource: 'nodes' | 'csinodes';
-  readonly name: string;
-  readonly type: 'added' | 'modified' | 'deleted';
-}
+import type {
+  ClusterTopology,
+  ComputedTopology,
+  CsiNodeView,
+  NodeView,
+} from './cluster-topology.ts';
 
 export interface NodeWatchOptions {
   readonly client: KubeClient;
@@ -30,36 +19,20 @@ export interface NodeWatchOptions {
   readonly ownNode?: string | undefined;
   readonly log: Logger;
   readonly metrics?: Registry;
-  /** Called for the nodes of the first list too; not for a heartbeat. */
-  readonly onChange?: (change: NodeChange) => void;
-}
-
-/** The nodes as they are now. */
-export interface NodeWatch extends WatchedTopology {
-  /** Whether all nodes are listed. */
-  readonly hasSynced: boolean;
-  /** Resolves when all nodes are listed. Rejects with the signal's reason if it aborts before. */
-  waitForSync(signal?: AbortSignal): Promise<void>;
-  /** Why the view may be out of date, in one line; undefined while it is not. */
-  readonly trouble: string | undefined;
-  stop(): Promise<void>;
+  /** Called when a Node came, went, or has other labels, and when a CSINode came, went, or has other
+   * keys of this driver; for those of the first list too, not for a heartbeat. */
+  readonly onChange?: () => void;
 }
 
 type Metadata = Transformed['metadata'];
 type StoredNode = NodeView & { readonly metadata: Metadata };
 type StoredCsiNode = CsiNodeView & { readonly metadata: Metadata };
-type Stored = StoredNode | StoredCsiNode;
 
-/** Lists and watches Nodes, of which the API server sends the metadata alone, and CSINodes. */
-export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
-  return new NodeReflectors(options);
-}
-
-class NodeReflectors implements NodeWatch {
+/** The nodes as they are now: lists and watches Nodes, of which the API server sends the metadata
+ * alone, and CSINodes. */
+export class NodeWatch implements ClusterTopology {
   readonly #nodes: Reflector<StoredNode>;
   readonly #csiNodes: Reflector<StoredCsiNode>;
-  /** The fingerprints, where no change has made them outdated. */
-  #versions: Partial<Record<NodeChange['resource'], string>> = {};
   #computed: ComputedTopology = { terms: new Map() };
 
   constructor({ client, driver, ownNode, log, metrics, onChange }: NodeWatchOptions) {
@@ -69,11 +42,9 @@ class NodeReflectors implements NodeWatch {
       ...(metrics === undefined ? {} : { metrics }),
       ...(ownNode === undefined ? {} : { fieldSelector: selectName(ownNode) }),
     };
-    const tell = (resource: NodeChange['resource'], change: Change<Stored>): void => {
-      // The values of nodes count only for keys that some CSINode has.
-      this.#versions = {};
+    const tell = (): void => {
       this.#computed = { terms: new Map() };
-      onChange?.({ resource, name: change.object.name, type: change.type });
+      onChange?.();
     };
     this.#nodes = startReflector<StoredNode>({
       ...shared,
@@ -82,7 +53,7 @@ class NodeReflectors implements NodeWatch {
       transform: (raw) => toNode(raw as KubeObject, (name) => this.#nodes.get(name)),
       onChange(change) {
         const isSame = change.previous?.labels === change.object.labels;
-        if (change.type !== 'modified' || !isSame) tell('nodes', change);
+        if (change.type !== 'modified' || !isSame) tell();
       },
     });
     this.#csiNodes = startReflector<StoredCsiNode>({
@@ -91,11 +62,12 @@ class NodeReflectors implements NodeWatch {
       transform: (raw) => toCsiNode(raw as CsiNode, driver),
       onChange(change) {
         const isSame = isSameList(change.previous?.topologyKeys, change.object.topologyKeys);
-        if (change.type !== 'modified' || !isSame) tell('csinodes', change);
+        if (change.type !== 'modified' || !isSame) tell();
       },
     });
   }
 
+  /** Whether all nodes are listed. */
   get hasSynced(): boolean {
     return this.#nodes.hasSynced && this.#csiNodes.hasSynced;
   }
@@ -104,6 +76,7 @@ class NodeReflectors implements NodeWatch {
     return this.#computed;
   }
 
+  /** Why the view may be out of date, in one line; undefined while it is not. */
   get trouble(): string | undefined {
     return this.#nodes.trouble ?? this.#csiNodes.trouble;
   }
@@ -124,13 +97,7 @@ class NodeReflectors implements NodeWatch {
     return this.#csiNodes.list();
   }
 
-  versionOf(resource: NodeChange['resource']): string {
-    return (this.#versions[resource] ??=
-      resource === 'nodes'
-        ? fingerprintNodes(this.nodes(), this.csiNodes())
-        : fingerprintCsiNodes(this.csiNodes()));
-  }
-
+  /** Resolves when all nodes are listed. Rejects with the signal's reason if it aborts before. */
   async waitForSync(signal?: AbortSignal): Promise<void> {
     await Promise.all([this.#nodes.waitForSync(signal), this.#csiNodes.waitForSync(signal)]);
   }

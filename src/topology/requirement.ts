@@ -3,6 +3,7 @@ import { classes, csiNodes, nodes } from '../kube/resources.ts';
 import { quote } from '../rules/quote.ts';
 import { notFound, RefusedError, type WaitCondition } from '../rules/rule.ts';
 import { clusterTerms, type ClusterTopology, registeredKeys, termOf } from './cluster-topology.ts';
+import { fingerprintNodes } from './fingerprint.ts';
 import {
   describeLabels,
   describeTerm,
@@ -25,19 +26,13 @@ interface Topology {
   readonly segments: Record<string, string>;
 }
 
-/** The nodes, and versions of them by which a claim can wait for a change. */
-export interface WatchedTopology extends ClusterTopology {
-  /** Changes with whatever of the Nodes, or of the CSINodes, may change a requirement. */
-  versionOf(resource: 'nodes' | 'csinodes'): string;
-}
-
 export interface RequirementInput {
   readonly claimName: string;
   /** Translated for the driver if it is an in-tree class. */
   readonly cls: Pick<Class, 'metadata' | 'allowedTopologies'>;
   /** '' for none. */
   readonly selectedNode: string;
-  readonly topology: WatchedTopology;
+  readonly topology: ClusterTopology;
   readonly strictTopology: boolean;
   readonly immediateTopology: boolean;
 }
@@ -138,8 +133,7 @@ function refuse(input: RequirementInput, message: string): RefusedError {
 function waitsFor({ topology, cls }: RequirementInput): readonly WaitCondition[] {
   const { name, resourceVersion } = cls.metadata;
   return [
-    { resource: nodes.plural, name: '*', seen: topology.versionOf('nodes') },
-    { resource: csiNodes.plural, name: '*', seen: topology.versionOf('csinodes') },
+    { resource: nodes.plural, name: '*', seen: fingerprintNodes(topology) },
     { resource: classes.plural, name, seen: resourceVersion },
   ];
 }

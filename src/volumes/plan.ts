@@ -11,11 +11,11 @@ import { snapshots, volumeAttributesClasses } from '../kube/resources.ts';
 import { translateClass } from '../migration/plugins.ts';
 import { type ObjectApi, prefixRefusal, read, type Refusal, RefusedError } from '../rules/rule.ts';
 import { omitUnset } from '../runtime/json.ts';
+import type { ClusterTopology } from '../topology/cluster-topology.ts';
 import {
   MissingCsiNodeError,
   topologyRequirement,
   type TopologyRequirement,
-  type WatchedTopology,
 } from '../topology/requirement.ts';
 import { cloneSource } from './clone-source.ts';
 import {
@@ -47,7 +47,7 @@ export interface PlanInput {
   readonly driver: DriverFacts;
   readonly options: ProvisioningOptions;
   /** Undefined while the nodes are not listed, and for a driver without topology. */
-  readonly topology?: WatchedTopology | undefined;
+  readonly topology?: ClusterTopology | undefined;
   /** Where an earlier call asked for the volume: it is asked for there again. */
   readonly place?: TopologyRequirement | undefined;
 }

@@ -187,9 +187,7 @@ describe('keys that wait for objects', () => {
 
   it('run when nodes change, which are watched only meanwhile', async () => {
     bench.consumer(() =>
-      bench.runs.length === 1
-        ? parked({ resource: 'csinodes', name: '*', seen: 'of no node' })
-        : done,
+      bench.runs.length === 1 ? parked({ resource: 'nodes', name: '*', seen: 'of no node' }) : done,
     );
     const lists: string[] = [];
     watch({

@@ -7,7 +7,13 @@ import { aClass } from '../volumes/builders.ts';
 import { allow } from './fake-cluster.ts';
 
 const fail = (): never => assert.fail('a node was read');
-const unread: ClusterTopology = { csiNode: fail, node: fail, csiNodes: fail, nodes: fail };
+const unread: ClusterTopology = {
+  csiNode: fail,
+  node: fail,
+  csiNodes: fail,
+  nodes: fail,
+  computed: { terms: new Map() },
+};
 
 /** Requisite terms for a claim without a selected node; they are the same with every flag. */
 function requisite(allowedTopologies: readonly TopologySelectorTerm[]): unknown {
@@ -17,7 +23,7 @@ function requisite(allowedTopologies: readonly TopologySelectorTerm[]): unknown 
         claimName: 'testpvc',
         cls: aClass({ allowedTopologies }),
         selectedNode: '',
-        topology: { ...unread, versionOf: fail },
+        topology: unread,
         strictTopology,
         immediateTopology,
       })?.requisite.map(({ segments }) => segments),

@@ -3,10 +3,10 @@ import { describe, it } from 'node:test';
 import {
   clusterTerms,
   type ClusterTopology,
-  type ComputedTopology,
   registeredKeys,
   termOf,
 } from '#src/topology/cluster-topology.ts';
+import { fingerprintNodes } from '#src/topology/fingerprint.ts';
 import { aCluster, registered } from './fake-cluster.ts';
 
 describe('the keys that the driver has registered', () => {
@@ -39,35 +39,24 @@ describe('the keys that the driver has registered', () => {
 describe('what is computed of all nodes', () => {
   const cluster = aCluster(registered({ zone: 'b', rack: '1' }, { zone: 'a', rack: '1' }));
   let reads = 0;
-  const counting = (computed?: ComputedTopology): ClusterTopology => ({
+  const topology: ClusterTopology = {
     ...cluster,
-    ...(computed === undefined ? {} : { computed }),
     nodes: () => ((reads += 1), cluster.nodes()),
     csiNodes: () => ((reads += 1), cluster.csiNodes()),
-  });
-  const ask = (topology: ClusterTopology): unknown => [
+  };
+  const ask = (): unknown => [
     registeredKeys(topology),
     clusterTerms(topology, ['zone']),
     clusterTerms(topology, ['rack']),
+    fingerprintNodes(topology),
   ];
 
-  it('is computed once, if it may be kept', () => {
-    const topology = counting({ terms: new Map() });
-    const first = ask(topology);
-    const { terms } = topology.computed ?? assert.fail();
-    assert.equal(terms.size, 2);
+  it('is computed once', () => {
+    const first = ask();
+    assert.equal(topology.computed.terms.size, 2);
     reads = 0;
-    assert.deepEqual(ask(topology), first);
+    assert.deepEqual(ask(), first);
     assert.equal(reads, 0);
-    assert.deepEqual(ask(counting()), first);
-  });
-
-  it('is computed each time, if it may not', () => {
-    const topology = counting();
-    ask(topology);
-    reads = 0;
-    ask(topology);
-    assert.equal(reads, 3);
   });
 });
 

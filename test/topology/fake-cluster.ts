@@ -1,6 +1,5 @@
 import type { Labels, TopologySelectorTerm } from '#src/kube/objects.ts';
-import type { CsiNodeView, NodeView } from '#src/topology/cluster-topology.ts';
-import type { WatchedTopology } from '#src/topology/requirement.ts';
+import type { ClusterTopology, CsiNodeView, NodeView } from '#src/topology/cluster-topology.ts';
 
 /** A node of a test. */
 export interface TestNode {
@@ -13,7 +12,7 @@ export interface TestNode {
 }
 
 /** A cluster in memory. */
-export function aCluster(given: readonly TestNode[] = []): WatchedTopology {
+export function aCluster(given: readonly TestNode[] = []): ClusterTopology {
   const nodes = new Map<string, NodeView>();
   const csiNodes = new Map<string, CsiNodeView>();
   for (const [i, { name = `node-${i}`, labels, keys }] of given.entries()) {
@@ -26,7 +25,7 @@ export function aCluster(given: readonly TestNode[] = []): WatchedTopology {
     csiNode: (name) => csiNodes.get(name),
     nodes: () => nodes.values(),
     csiNodes: () => csiNodes.values(),
-    versionOf: (resource) => `${resource} as seen`,
+    computed: { terms: new Map() },
   };
 }
 

@@ -1,15 +1,10 @@
 import assert from 'node:assert/strict';
 import { performance } from 'node:perf_hooks';
 import { describe, it } from 'node:test';
-import { fingerprintCsiNodes, fingerprintNodes } from '#src/topology/fingerprint.ts';
+import { fingerprintNodes } from '#src/topology/fingerprint.ts';
 import { aCluster, registered, type TestNode } from './fake-cluster.ts';
 
-const ofNodes = (nodes: readonly TestNode[]): string => {
-  const cluster = aCluster(nodes);
-  return fingerprintNodes(cluster.nodes(), cluster.csiNodes());
-};
-const ofCsiNodes = (nodes: readonly TestNode[]): string =>
-  fingerprintCsiNodes(aCluster(nodes).csiNodes());
+const ofNodes = (nodes: readonly TestNode[]): string => fingerprintNodes(aCluster(nodes));
 
 describe('the fingerprint of nodes', () => {
   const one = { name: 'one', labels: { zone: 'a', color: 'red' }, keys: ['zone'] };
@@ -48,7 +43,7 @@ describe('the fingerprint of nodes', () => {
     );
     const times = [1, 2, 3, 4, 5].map(() => {
       const startMs = performance.now();
-      fingerprintNodes(cluster.nodes(), cluster.csiNodes());
+      fingerprintNodes({ ...cluster, computed: { terms: new Map() } });
       return performance.now() - startMs;
     });
     // About 10 ms on an idle machine.
@@ -56,18 +51,18 @@ describe('the fingerprint of nodes', () => {
   });
 });
 
-describe('the fingerprint of CSINodes', () => {
+describe('the fingerprint of nodes without labels', () => {
   const one = { name: 'one', keys: ['zone'] };
 
-  it('changes with a node’s registered keys', () =>
-    assert.notEqual(ofCsiNodes([one]), ofCsiNodes([{ ...one, keys: ['zone', 'rack'] }])));
+  it('changes with the keys that a node has registered', () =>
+    assert.notEqual(ofNodes([one]), ofNodes([{ ...one, keys: ['zone', 'rack'] }])));
 
   it('changes with the nodes that have registered any', () =>
-    assert.notEqual(ofCsiNodes([one]), ofCsiNodes([one, { name: 'two', keys: ['zone'] }])));
+    assert.notEqual(ofNodes([one]), ofNodes([one, { name: 'two', keys: ['zone'] }])));
 
   it('does not change with nodes that have registered none', () =>
     assert.equal(
-      ofCsiNodes([one]),
-      ofCsiNodes([one, { name: 'two', keys: [] }, { name: 'three', keys: 'not registered' }]),
+      ofNodes([one]),
+      ofNodes([one, { name: 'two', keys: [] }, { name: 'three', keys: 'not registered' }]),
     ));
 });

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Labels, TopologySelectorTerm } from '#src/kube/objects.ts';
 import { RefusedError } from '#src/rules/rule.ts';
+import { fingerprintNodes } from '#src/topology/fingerprint.ts';
 import {
   MissingCsiNodeError,
   type RequirementInput,
@@ -301,14 +302,13 @@ describe('the requirement of a claim', () => {
   it('needs another node if the selected one has no CSINode (B-41)', () =>
     assert.throws(() => terms({ nodes: [], selected: 0 }), MissingCsiNodeError));
 
-  it('waits, where it is missed, for a change of nodes, CSINodes or the class', () =>
+  it('waits, where it is missed, for a change of nodes or the class', () =>
     assert.throws(
       () => terms({ nodes: [] }),
       (error) => {
         assert.ok(error instanceof RefusedError);
         assert.deepEqual(error.waitsFor, [
-          { resource: 'nodes', name: '*', seen: 'nodes as seen' },
-          { resource: 'csinodes', name: '*', seen: 'csinodes as seen' },
+          { resource: 'nodes', name: '*', seen: fingerprintNodes(aCluster()) },
           { resource: 'storageclasses', name: 'class', seen: '1' },
         ]);
         return true;

@@ -11,7 +11,8 @@ import { type BadAnswer, type PlannedRequest, readAnswer } from '#src/volumes/pe
 import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
 import { RefusedError } from '#src/rules/rule.ts';
-import type { TopologyRequirement, WatchedTopology } from '#src/topology/requirement.ts';
+import type { ClusterTopology } from '#src/topology/cluster-topology.ts';
+import type { TopologyRequirement } from '#src/topology/requirement.ts';
 import { aClaim, aClass, driver, options } from './builders.ts';
 import { type ApiObjects, type Run, run } from './source-builders.ts';
 import { aCluster } from '../topology/fake-cluster.ts';
@@ -25,7 +26,7 @@ export interface Given {
   readonly options?: Partial<ProvisioningOptions>;
   readonly gates?: Partial<FeatureGates>;
   /** Absent: a cluster without nodes. */
-  readonly topology?: WatchedTopology | undefined;
+  readonly topology?: ClusterTopology | undefined;
   /** Objects that the API server has besides. */
   readonly objects?: ApiObjects;
   /** That an earlier call has asked for. */

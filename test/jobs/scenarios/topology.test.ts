@@ -72,14 +72,14 @@ describe('a claim of a driver with topology', () => {
     ]);
   });
 
-  it('waits for a change of nodes, CSINodes or its class while it fits on none', async () => {
+  it('waits for a change of nodes or its class while it fits on none', async () => {
     const claim = await onNode();
     const nodes = NODES.map((node) => ({ ...node, keys: [] }));
     const outcome = await rig.provision(claim, withTopology(rig, nodes));
     assert.ok(outcome.kind === 'parked', outcome.kind);
     assert.deepEqual(
       outcome.until?.map(({ resource, name }) => `${resource} ${name}`),
-      ['nodes *', 'csinodes *', `storageclasses ${claim.spec.storageClassName}`],
+      ['nodes *', `storageclasses ${claim.spec.storageClassName}`],
     );
   });
 
