@@ -6,8 +6,8 @@ import { type Invocation, type ProcessContext, runProcess } from '../runtime/pro
 import { areTlsFilesNamed, type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
 import { parseAllowedNames } from '../runtime/certificate-names.ts';
 import { flags as table, summary } from './flags.ts';
-import { startGateway } from './gateway.ts';
 import type { ListenerTls } from './listener.ts';
+import { Gateway } from './server.ts';
 
 type Context = ProcessContext<typeof table>;
 type GatewayTls = ListenerTls & { readonly source: WatchedTlsFiles };
@@ -25,7 +25,7 @@ export async function start(context: Context): Promise<void> {
   if (listen.length === 0)
     throw new UsageError('--listen: empty; give an address, like unix:///run/sutler/gateway.sock');
   const tls = await openTls(context);
-  const gateway = await startGateway({
+  const gateway = new Gateway({
     driver,
     listen,
     tls,
@@ -36,16 +36,17 @@ export async function start(context: Context): Promise<void> {
     probeTimeoutMs: flags.timeoutMs,
     maxMessageBytes: flags.maxMessageBytes,
     maxRequestBytes: flags.maxRequestBytes,
-    logMessages: flags.v >= 5,
+    logsMessages: flags.v >= 5,
     clock: systemClock,
     log,
     metrics,
   });
+  const addresses = await gateway.start();
   closers.add('gateway', () => gateway.close(flags.gracePeriodMs));
   health.ready('driver', () => gateway.trouble);
   if (tls !== undefined) health.ready('tls', () => tls.source.trouble);
   context.announce({
-    listen: gateway.addresses.map(formatAddress).join(','),
+    listen: addresses.map(formatAddress).join(','),
     driver: formatAddress(driver),
     ...(await openHttpEndpoint(context)),
   });

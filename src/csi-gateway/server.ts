@@ -1,11 +1,14 @@
 import type { Server as SocketServer, Socket } from 'node:net';
 import {
+  logVerbosity,
   Metadata,
   type sendUnaryData,
   Server,
   ServerCredentials,
   type ServerUnaryCall,
+  setLogVerbosity,
 } from '@grpc/grpc-js';
+import type { Registry } from 'prom-client';
 import { getSingle, type HeaderPairs, isHopHeader, stripHopHeaders } from '../csi/grpc-wire.ts';
 import { methodsByPath } from '../csi/methods.ts';
 import {
@@ -18,15 +21,35 @@ import {
   NOT_FORWARDED_TRAILER,
   TIME_TRAILER,
 } from '../csi/status.ts';
-import type { DriverConnection } from '../driver/driver-connection.ts';
-import type { DriverCall, DriverCalls, DriverReply, Reply } from '../driver/driver-calls.ts';
+import {
+  type DriverCall,
+  DriverCalls,
+  type DriverReply,
+  type Reply,
+} from '../driver/driver-calls.ts';
+import { DriverConnection, type DriverConnectionOptions } from '../driver/driver-connection.ts';
+import { createDriverMetrics, type DriverMetrics } from '../driver/metrics.ts';
 import type { Address } from '../runtime/address.ts';
 import { messageOf } from '../runtime/error-message.ts';
-import { findRefusal, readNotAfterMs } from './admission.ts';
-import type { GatewayOptions } from './gateway.ts';
+import { type AdmissionRules, findRefusal, readNotAfterMs } from './admission.ts';
 import { addHealthService } from './health-service.ts';
-import { type Caller, createListener, listen } from './listener.ts';
-import type { DriverMetrics } from '../driver/metrics.ts';
+import { type Caller, createListener, listen, type ListenerTls } from './listener.ts';
+
+export interface GatewayOptions
+  extends Omit<DriverConnectionOptions, 'address' | 'metrics'>, AdmissionRules {
+  /** The driver's socket. */
+  readonly driver: Address;
+  readonly listen: readonly Address[];
+  /** For listeners on TCP; plaintext if absent. */
+  readonly tls?: ListenerTls | undefined;
+  /** Whether plaintext TCP beyond loopback is allowed. */
+  readonly insecure?: boolean;
+  /** Calls at the driver at once, but for Identity's. */
+  readonly maxInFlight: number;
+  /** Whether each call is logged with its messages, without secrets. */
+  readonly logsMessages: boolean;
+  readonly metrics: Registry;
+}
 
 type Call = ServerUnaryCall<Buffer, Buffer>;
 
@@ -45,10 +68,12 @@ const DRAINED_MS = 1_500;
 /** The longest text of its own that the gateway sends, in characters. */
 const MAX_DETAILS_CHARACTERS = 1_000;
 
-/** The gateway's gRPC server: grpc-js, with the messages passed as the bytes that they are. It gets
- * its connections from listeners of our own, which decide who may call before HTTP/2 begins. */
-export class GatewayServer {
+/** A gateway: a gRPC server of grpc-js, with the messages passed to the driver as the bytes that
+ * they are. It gets its connections from listeners of our own, which decide who may call before
+ * HTTP/2 begins. */
+export class Gateway {
   readonly #options: GatewayOptions;
+  readonly #driver: DriverConnection;
   readonly #driverCalls: DriverCalls;
   readonly #metrics: DriverMetrics;
   readonly #server: Server;
@@ -63,16 +88,16 @@ export class GatewayServer {
   /** Takes in the connections of callers that were identified by the present authorities. */
   #injector: ReturnType<Server['createConnectionInjector']>;
 
-  constructor(
-    options: GatewayOptions,
-    driver: DriverConnection,
-    calls: DriverCalls,
-    metrics: DriverMetrics,
-  ) {
+  constructor(options: GatewayOptions) {
     const { log, maxMessageBytes, maxRequestBytes, tls } = options;
+    const metrics = createDriverMetrics(options.metrics);
+    const driver = new DriverConnection({ ...options, address: options.driver, metrics });
     this.#options = options;
-    this.#driverCalls = calls;
+    this.#driver = driver;
+    this.#driverCalls = new DriverCalls({ ...options, driver, metrics });
     this.#metrics = metrics;
+    // grpc-js would print values of metadata to standard error.
+    setLogVerbosity(logVerbosity.NONE);
     this.#server = new Server({
       'grpc.max_concurrent_streams': MAX_STREAMS,
       // Beyond its limit grpc-js answers without saying that nothing was sent.
@@ -89,7 +114,7 @@ export class GatewayServer {
         asItIs,
         'unary',
       );
-    const isServing = (): boolean => !this.#isDraining && driver.trouble === undefined;
+    const isServing = (): boolean => !this.#isDraining && this.trouble === undefined;
     addHealthService(this.#server, isServing, () => this.#facts());
     this.#injector = this.#createInjector();
     this.#listeners = options.listen.map((address) => {
@@ -100,6 +125,11 @@ export class GatewayServer {
     this.#stopTlsUpdates = tls?.source.onChange((next, before) => {
       if (next.ca !== before.ca) this.#retireCallers();
     });
+  }
+
+  /** Why the driver is not ready; undefined while it is. */
+  get trouble(): string | undefined {
+    return this.#driver.trouble;
   }
 
   #accept(socket: Socket, caller: Caller | undefined): void {
@@ -135,15 +165,17 @@ export class GatewayServer {
     return this.#server.createConnectionInjector(ServerCredentials.createInsecure());
   }
 
-  /** @returns where it listens, in the order of the options
+  /** Starts to listen, and to connect to the driver. Does not wait for the driver.
+   * @returns where it listens, in the order of the options
    * @throws UsageError as listen() does; all listeners are closed then */
-  async listen(): Promise<readonly Address[]> {
+  async start(): Promise<readonly Address[]> {
     const { insecure, tls } = this.#options;
     const beyondLoopback = insecure === true || tls !== undefined;
     const bound: Address[] = [];
     try {
       for (const { address, server } of this.#listeners)
         bound.push(await listen(server, address, { beyondLoopback }));
+      this.#driver.start();
       return bound;
     } catch (error) {
       this.#stopTlsUpdates?.();
@@ -154,7 +186,7 @@ export class GatewayServer {
 
   /** Refuses new calls, not forwarded. Waits at most `graceMs` for calls under way, answers the
    * remaining ones as ambiguous, and closes. */
-  async drain(graceMs: number): Promise<void> {
+  async close(graceMs: number): Promise<void> {
     const { clock, log } = this.#options;
     this.#isDraining = true;
     const calls = this.#calls.size;
@@ -173,10 +205,11 @@ export class GatewayServer {
     // If this gateway just disappeared, ingest would have to wait until calls under way here must
     // have ended.
     await clock.sleep(Math.min(graceMs, DRAINED_MS));
-    await this.#close();
+    await this.#closeServer();
+    await this.#driver.close();
   }
 
-  async #close(): Promise<void> {
+  async #closeServer(): Promise<void> {
     const { clock } = this.#options;
     this.#stopTlsUpdates?.();
     const isClosed = new AbortController();

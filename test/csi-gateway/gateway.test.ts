@@ -47,7 +47,7 @@ describe('a gateway with the sample driver', () => {
       format: 'json',
       write: (line) => lines.push(line),
     });
-    test = await startTestGateway(folder, { log, logMessages: true });
+    test = await startTestGateway(folder, { log, logsMessages: true });
     await until(() => test.gateway.trouble === undefined, 'ready');
   });
   afterEach(() => test.close());

@@ -52,7 +52,7 @@ describe('the gateway with mutual TLS', () => {
         { kind: 'unix', path: folder.file('gw.sock') },
       ],
       tls: { source, allowedNames: parseAllowedNames(['DNS:sutler-ingest', 'sutler-jobs']) },
-      logMessages: true,
+      logsMessages: true,
       log: createLogger({
         name: 'gateway',
         verbosity: 5,
@@ -71,7 +71,7 @@ describe('the gateway with mutual TLS', () => {
   });
 
   const addressOf = (index: number): Address => {
-    const address = test.gateway.addresses[index];
+    const address = test.addresses[index];
     assert.ok(address);
     return address;
   };

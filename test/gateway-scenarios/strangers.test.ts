@@ -57,7 +57,7 @@ describe('a gateway among strangers', () => {
 
   const callersOf = async (): Promise<{ readonly client: CsiClient; close(): void }[]> => {
     const tls = await clientTls(folder.path, 'jobs');
-    return test.gateway.addresses.map((address) => {
+    return test.addresses.map((address) => {
       const client = new CsiClient({ address, tls });
       return { client, close: () => (client.close(), tls.close()) };
     });
@@ -69,9 +69,9 @@ describe('a gateway among strangers', () => {
   };
 
   it('serves its callers while others send random bytes or nothing', async () => {
-    const silent = test.gateway.addresses.map(connect);
+    const silent = test.addresses.map(connect);
     for (let i = 0; i < STRANGERS; i += 1)
-      for (const address of test.gateway.addresses)
+      for (const address of test.addresses)
         connect(address).end(Buffer.concat([i % 2 === 0 ? PREFACE : Buffer.alloc(0), noise()]));
     for (const { client, close } of await callersOf()) {
       await client.createVolume(volumeRequest('beside'), SETTINGS);
@@ -81,7 +81,7 @@ describe('a gateway among strangers', () => {
   });
 
   it('gives a caller with another name no call, and serves the others', async () => {
-    const [address] = test.gateway.addresses;
+    const [address] = test.addresses;
     assert.ok(address?.kind === 'tcp');
     const before = driver.calls.length;
     const strangers = Array.from({ length: STRANGERS }, async () => {
@@ -101,7 +101,7 @@ describe('a gateway among strangers', () => {
   });
 
   it('ends a TLS connection that does not offer HTTP/2', async () => {
-    const [address] = test.gateway.addresses;
+    const [address] = test.addresses;
     assert.ok(address?.kind === 'tcp');
     const tls = await watchOwner(folder.path, 'jobs');
     const { ca, cert, key } = tls.current;

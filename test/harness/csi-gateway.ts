@@ -1,6 +1,6 @@
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { CsiError } from '#src/csi/status.ts';
-import { type Gateway, type GatewayOptions, startGateway } from '#src/csi-gateway/gateway.ts';
+import { Gateway, type GatewayOptions } from '#src/csi-gateway/server.ts';
 import type { Address } from '#src/runtime/address.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -14,6 +14,9 @@ export async function startTestGateway(
   } = {},
 ): Promise<{
   readonly gateway: Gateway;
+  /** Where it listens. */
+  readonly addresses: readonly Address[];
+  /** The first of them. */
   readonly address: Address;
   readonly client: CsiClient;
   readonly metrics: Registry;
@@ -23,25 +26,27 @@ export async function startTestGateway(
   const listen = [
     options.listen ?? ({ kind: 'unix', path: folder.file('gw.sock') } as const),
   ].flat();
-  const gateway = await startGateway({
+  const gateway = new Gateway({
     driver: { kind: 'unix', path: folder.file('csi.sock') },
     allowAll: false,
     maxInFlight: 500,
     probeTimeoutMs: 1_000,
     maxMessageBytes: 64 * 1024 * 1024,
     maxRequestBytes: 4 * 1024 * 1024,
-    logMessages: false,
+    logsMessages: false,
     clock: systemClock,
     log: silentLog,
     metrics,
     ...options,
     listen,
   });
-  const [address] = gateway.addresses;
+  const addresses = await gateway.start();
+  const [address] = addresses;
   if (address === undefined) throw new Error('it listens nowhere');
   const client = new CsiClient({ address });
   return {
     gateway,
+    addresses,
     address,
     client,
     metrics,

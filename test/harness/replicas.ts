@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { Gateway } from '#src/csi-gateway/gateway.ts';
+import type { Gateway } from '#src/csi-gateway/server.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from './csi-folder.ts';
 import { startTestGateway } from './csi-gateway.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import type { Gateway } from '#src/csi-gateway/gateway.ts';
+import type { Gateway } from '#src/csi-gateway/server.ts';
 import { GatewayFailover } from '#src/ingest/gateway-failover.ts';
 import { redisActiveGateway } from '#src/gateway-client/active-gateway.ts';
 import type { Address } from '#src/runtime/address.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { CsiClient } from '#src/gateway-client/client.ts';
-import { type Gateway, startGateway } from '#src/csi-gateway/gateway.ts';
+import { Gateway } from '#src/csi-gateway/server.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
 import { CapacityHints } from '#src/capacity/hints.ts';
 import { createOperationCounts } from '#src/jobs/operation-counts.ts';
@@ -112,7 +112,7 @@ export async function openRig({
     onCall: (call) => hook(call),
   });
   const listen = { kind: 'unix', path: join(dir, 'gateway.sock') } as const;
-  const gateway = await startGateway({
+  const gateway = new Gateway({
     driver: { kind: 'unix', path: driver.socket },
     listen: [listen],
     allowAll: false,
@@ -120,12 +120,13 @@ export async function openRig({
     probeTimeoutMs: 5000,
     maxMessageBytes: 1 << 20,
     maxRequestBytes: 1 << 20,
-    logMessages: false,
+    logsMessages: false,
     clock: systemClock,
     log: silentLog,
     metrics: new Registry(),
     ...o,
   });
+  await gateway.start();
   while (gateway.trouble !== undefined) await systemClock.sleep(10);
   const csi = new CsiClient({ address: listen });
   const classes = new Map<string, Class>();

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { redisActiveGateway } from '#src/gateway-client/active-gateway.ts';
-import { formatAddress } from '#src/runtime/address.ts';
 import { openTestPool, type TestPool } from '../../harness/gateway-pool.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
 
@@ -21,7 +20,7 @@ describe('a worker with several gateways', () => {
 
   before(async () => {
     rig = await openRig();
-    [here = ''] = rig.gateway.addresses.map(formatAddress);
+    here = `unix://${rig.dir}/gateway.sock`;
     pool = openTestPool('unix:///run/missing.sock', here);
   });
   after(async () => {
