@@ -5,6 +5,7 @@ import { DriverCalls } from '../driver/driver-calls.ts';
 import { DriverConnection } from '../driver/driver-connection.ts';
 import { createDriverMetrics } from '../driver/metrics.ts';
 import { type DriverAccess, watchDriver } from '../gateway-client/open-driver.ts';
+import { GatewayPool } from '../gateway-client/pool.ts';
 import { formatAddress, parseAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { FlagTable } from '../runtime/flags.ts';
@@ -43,14 +44,11 @@ export function openOwnDriver({ flags, closers, health, log, metrics: registry }
   health.ready('driver', () => driver.trouble);
   const showsShortSecrets = flags.showMessagesWithShortSecrets;
   const csi = new CsiCalls(sendBy(calls), { clock: systemClock, showsShortSecrets });
-  const name = `own:${hostname()}`;
+  const own = { address: `own:${hostname()}`, client: csi };
+  const remedy = 'that process; this one calls its own driver alone';
   const access = watchDriver(
     { flags, closers, log },
-    {
-      list: () => [{ address: name, client: csi }],
-      soleAddress: name,
-      remedy: 'that process; this one calls its own driver alone',
-    },
+    new GatewayPool(() => [own], own.address, remedy),
     '',
   );
   return { access, address: formatAddress(address) };

@@ -17,7 +17,7 @@ export interface DriverInfo {
 
 export interface DriverWatchOptions {
   /** Asked in their order until one responds, which is then asked first. */
-  readonly gateways: Pick<GatewayPool, 'inOrder' | 'prefer'>;
+  readonly gateways: GatewayPool;
   /** Which driver must answer; '': the first one that answers. */
   readonly name: string;
   readonly timeoutMs: number;
@@ -26,8 +26,6 @@ export interface DriverWatchOptions {
 }
 
 const RETRY_MS = 100;
-/** Only with --gateway-service. */
-const NO_GATEWAY = 'no gateway can be called: see --gateway-service, and the pods of that Service';
 /** Capabilities change when the driver is upgraded. */
 const REFRESH_MS = 15_000;
 
@@ -47,7 +45,9 @@ export class DriverWatch {
     this.#outage = new Outage(options.log);
     const addresses = options.gateways.inOrder().map(({ address }) => address);
     this.#trouble =
-      addresses.length === 0 ? NO_GATEWAY : `waiting for the driver at ${addresses.join(', ')}`;
+      addresses.length === 0
+        ? options.gateways.whyNone
+        : `waiting for the driver at ${addresses.join(', ')}`;
     this.#first = new Promise((resolve) => (this.#resolveFirst = resolve));
     this.#loop = new PollLoop({
       step: () => this.#poll(),
@@ -138,7 +138,7 @@ async function askGateways(
       troubles.push(`${address}: ${messageOf(error)}`);
     }
   }
-  return troubles.length === 0 ? NO_GATEWAY : troubles.join('; ');
+  return troubles.length === 0 ? gateways.whyNone : troubles.join('; ');
 }
 
 /** @throws Error for a failed call or an empty name */

@@ -1,17 +1,17 @@
 import type { KubeClient } from '../kube/client.ts';
-import { isLoopback, parseAddress } from '../runtime/address.ts';
+import { formatAddress, isLoopback, parseAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Closers } from '../runtime/closers.ts';
 import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { HealthChecks } from '../runtime/health.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
+import { CsiClient, type CsiClientOptions } from './client.ts';
 import { checkTlsFlags, type ClientTls, openClientTls } from './credentials.ts';
 import { DriverWatch } from './driver-watch.ts';
-import { fixedGateways } from './fixed-gateways.ts';
 import { gatewayClientFlags } from './flags.ts';
-import { GatewayPool, type Gateways } from './pool.ts';
-import { parseService, ServiceGateways } from './service-gateways.ts';
+import { GatewayPool } from './pool.ts';
+import { parseService, SERVICE_REMEDY, ServiceGateways } from './service-gateways.ts';
 
 /** How a process reaches its driver. */
 export interface DriverAccess {
@@ -54,10 +54,9 @@ export function watchDriver(
   }: Pick<Context, 'closers' | 'log'> & {
     readonly flags: { readonly timeoutMs: number };
   },
-  of: Gateways,
+  gateways: GatewayPool,
   name: string,
 ): DriverAccess {
-  const gateways = new GatewayPool(of);
   const driver = new DriverWatch({ gateways, name, timeoutMs, clock: systemClock, log });
   closers.add('driver watch', () => driver.close());
   return { gateways, driver };
@@ -67,18 +66,37 @@ function openGateways(
   { flags, closers, health, log, metrics }: Context,
   kube: KubeClient,
   tls: ClientTls | undefined,
-): Gateways {
+): GatewayPool {
   const options = { tls, showsShortSecrets: flags.showMessagesWithShortSecrets };
-  if (flags.gatewayService === '') {
-    const fixed = fixedGateways(flags.gateway, options);
-    closers.add('gateway clients', () => fixed.close());
-    return fixed;
-  }
+  if (flags.gatewayService === '') return openFixedGateways(flags.gateway, closers, options);
   const service = parseService(flags.gatewayService);
   const gateways = new ServiceGateways({ ...options, kube, service, log, metrics });
   closers.add('gateway clients', () => gateways.close());
   health.ready('gateway-endpoints', () => gateways.trouble);
-  return gateways;
+  return new GatewayPool(() => gateways.list(), '', SERVICE_REMEDY);
+}
+
+/** The gateways of --gateway. They connect when they are first called, and close with the closers.
+ * @throws UsageError for an unreadable address */
+export function openFixedGateways(
+  addresses: readonly string[],
+  closers: Closers,
+  options: Omit<CsiClientOptions, 'address'>,
+): GatewayPool {
+  const clients = new Map<string, CsiClient>();
+  for (const text of addresses) {
+    const address = parseAddress('gateway', text);
+    const name = formatAddress(address);
+    if (!clients.has(name)) clients.set(name, new CsiClient({ ...options, address }));
+  }
+  closers.add('gateway clients', () => {
+    for (const client of clients.values()) client.close();
+  });
+  const gateways = [...clients].map(([address, client]) => ({ address, client }));
+  const [first, second] = gateways;
+  const soleAddress = second === undefined ? (first?.address ?? '') : '';
+  const remedy = '--gateway, which must be the same for ingest and jobs';
+  return new GatewayPool(() => gateways, soleAddress, remedy);
 }
 
 const TLS_REMEDY =

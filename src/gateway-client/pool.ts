@@ -16,34 +16,33 @@ export interface GatewayClient {
 }
 
 /** The gateways of a driver, one for each of its replicas, as flags or a Service name them; or the
- * driver itself, where this process has its socket. */
-export interface Gateways {
-  /** In a fixed order; those of a Service come and go. */
-  list(): readonly GatewayClient[];
-  /** Address of the only one; '' if there are several, or may be. */
-  readonly soleAddress: string;
-  /** What to look at where one is missing. */
-  readonly remedy: string;
-}
-
-/** The calls to a driver. Those that change a volume, and GetCapacity, go to the gateway that their
- * settings name: the other replicas may not know yet what it has created. If there is no such
- * gateway they fail with Unavailable, not forwarded. What each replica answers alike is asked of
- * the preferred one: the first, then the one that a call or prefer() named last. */
+ * driver itself, where this process has its socket. Calls that change a volume, and GetCapacity,
+ * go to the gateway that their settings name: the other replicas may not know yet what it has
+ * created. If there is no such gateway they fail with Unavailable, not forwarded. What each replica
+ * answers alike is asked of the preferred one: the first, then the one that a call or prefer()
+ * named last. */
 export class GatewayPool {
-  readonly #gateways: Gateways;
+  readonly #list: () => readonly GatewayClient[];
+  readonly soleAddress: string;
+  readonly #remedy: string;
   #preferred = '';
 
-  constructor(gateways: Gateways) {
-    this.#gateways = gateways;
+  /** @param list  the gateways, in a fixed order; those of a Service come and go
+   * @param soleAddress  of the only gateway; '' if there are several, or may be
+   * @param remedy  what to look at where a gateway is missing */
+  constructor(list: () => readonly GatewayClient[], soleAddress: string, remedy: string) {
+    this.#list = list;
+    this.soleAddress = soleAddress;
+    this.#remedy = remedy;
   }
 
   get gateways(): readonly GatewayClient[] {
-    return this.#gateways.list();
+    return this.#list();
   }
 
-  get soleAddress(): string {
-    return this.#gateways.soleAddress;
+  /** Why there is no gateway at all, where there is none. */
+  get whyNone(): string {
+    return `no gateway can be called: see ${this.#remedy}`;
   }
 
   /** All gateways, the preferred one first. */
@@ -82,8 +81,7 @@ export class GatewayPool {
     ...[request, settings]: Parameters<CsiCalls['listVolumes']>
   ): ReturnType<CsiCalls['listVolumes']> {
     const [gateway] = this.inOrder();
-    if (gateway === undefined)
-      throw notSent('ListVolumes', `no gateway can be called: see ${this.#gateways.remedy}`);
+    if (gateway === undefined) throw notSent('ListVolumes', this.whyNone);
     return gateway.client.listVolumes(request, settings);
   }
 
@@ -100,7 +98,7 @@ export class GatewayPool {
         address === ''
           ? 'no leading ingest has named the active gateway yet'
           : `the active gateway ${address} is not among the gateways of this process: ` +
-              `see ${this.#gateways.remedy}`,
+              `see ${this.#remedy}`,
       );
     this.#preferred = address;
     return gateway.client;

@@ -10,13 +10,16 @@ import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import { CsiClient } from './client.ts';
 import type { ClientTls } from './credentials.ts';
-import type { GatewayClient, Gateways } from './pool.ts';
+import type { GatewayClient } from './pool.ts';
 
 /** A Service by its namespace and name. */
 export interface ServiceRef {
   readonly namespace: string;
   readonly name: string;
 }
+
+/** What to look at where a gateway is missing. */
+export const SERVICE_REMEDY = '--gateway-service, and the pods of that Service';
 
 /** Parses --gateway-service.
  * @throws UsageError */
@@ -56,9 +59,7 @@ export interface ServiceGatewaysOptions {
 /** The gateways behind a headless Service, one in each pod, as its EndpointSlices have them. A
  * gateway is called by its pod's IP address, and refuses a call that is for another pod, whose
  * address it has by now. */
-export class ServiceGateways implements Gateways {
-  readonly soleAddress = '';
-  readonly remedy = '--gateway-service, and the pods of that Service';
+export class ServiceGateways {
   readonly #options: ServiceGatewaysOptions;
   readonly #slices: Reflector<Places>;
   readonly #clients = new Map<string, { readonly target: string; readonly client: CsiClient }>();
@@ -83,6 +84,7 @@ export class ServiceGateways implements Gateways {
     return this.#slices.trouble;
   }
 
+  /** All of them, by their addresses; none before all are known. */
   list(): readonly GatewayClient[] {
     // Not before all slices are known, so that none seems to be missing.
     if (!this.#slices.hasSynced) return [];

@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { GatewayPool } from '#src/gateway-client/pool.ts';
-import { parseService, ServiceGateways } from '#src/gateway-client/service-gateways.ts';
+import {
+  parseService,
+  SERVICE_REMEDY,
+  ServiceGateways,
+} from '#src/gateway-client/service-gateways.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { endpointSlices } from '#src/kube/resources.ts';
@@ -39,7 +43,10 @@ describe('ServiceGateways', () => {
     });
   const addresses = (): readonly string[] => gateways.list().map(({ address }) => address);
   const remove = (gateway: string, from = gateways): Promise<unknown> =>
-    new GatewayPool(from).deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway });
+    new GatewayPool(() => from.list(), '', SERVICE_REMEDY).deleteVolume(
+      { volumeId: 'x' },
+      { timeoutMs: 30_000, gateway },
+    );
 
   before(async () => {
     const folder = await makeFolder();

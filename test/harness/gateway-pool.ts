@@ -1,15 +1,17 @@
 import { CsiClient } from '#src/gateway-client/client.ts';
-import { fixedGateways } from '#src/gateway-client/fixed-gateways.ts';
+import { openFixedGateways } from '#src/gateway-client/open-driver.ts';
 import { type GatewayClient, GatewayPool } from '#src/gateway-client/pool.ts';
 import type { Address } from '#src/runtime/address.ts';
+import { Closers } from '#src/runtime/closers.ts';
 
 /** A pool whose connections a test closes. */
 export type TestPool = GatewayPool & { close(): void };
 
 /** The gateways of --gateway, in plaintext. */
 export function openTestPool(...addresses: readonly string[]): TestPool {
-  const gateways = fixedGateways(addresses, {});
-  return Object.assign(new GatewayPool(gateways), { close: () => gateways.close() });
+  const closers = new Closers();
+  const pool = openFixedGateways(addresses, closers, {});
+  return Object.assign(pool, { close: () => void closers.close() });
 }
 
 /** The gateways behind a Service, without an API server.
@@ -21,11 +23,7 @@ export function openPoolOf(addresses: ReadonlyMap<string, Address>): TestPool {
     clients.set(name, client);
     return { address: name, client };
   };
-  const pool = new GatewayPool({
-    list: () => [...addresses].map(clientOf),
-    soleAddress: '',
-    remedy: '--gateway-service',
-  });
+  const pool = new GatewayPool(() => [...addresses].map(clientOf), '', '--gateway-service');
   const close = (): void => {
     for (const client of clients.values()) client.close();
   };
