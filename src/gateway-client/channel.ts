@@ -9,8 +9,11 @@ import { type ClientTls, tlsOptions } from './credentials.ts';
 
 export interface ChannelOptions {
   readonly address: Address;
+  /** Mutual TLS for TCP addresses; plaintext if absent. */
   readonly tls?: ClientTls | undefined;
   readonly clock: Clock;
+  /** Metadata of all its requests. */
+  readonly metadata?: Readonly<Record<string, string>>;
 }
 
 /** gRPC's default of 4 MiB is too small for ListVolumes. */
@@ -50,7 +53,7 @@ export class Channel {
   #aheadMs = 0;
 
   constructor(options: ChannelOptions) {
-    const { address, tls } = options;
+    const { address, tls, metadata } = options;
     this.#options = options;
     this.#address = formatAddress(address);
     const isUnix = address.kind === 'unix';
@@ -60,6 +63,7 @@ export class Channel {
         ':scheme': isUnix || tls === undefined ? 'http' : 'https',
         ':authority': isUnix ? 'localhost' : `${bracketIPv6(address.host)}:${address.port}`,
         'user-agent': 'grpc-node-sutler',
+        ...metadata,
       },
       maxBytes: MAX_RECEIVE_BYTES,
       ifLarger: '',

@@ -15,20 +15,13 @@ import {
   tooLateDetails,
 } from '../csi/status.ts';
 import type { UnaryAnswer } from '../csi/unary-call.ts';
-import type { Address } from '../runtime/address.ts';
 import { type Clock, signalWithin, systemClock } from '../runtime/clock.ts';
-import { Channel } from './channel.ts';
-import type { ClientTls } from './credentials.ts';
+import { Channel, type ChannelOptions } from './channel.ts';
 
-export interface CsiClientOptions {
-  /** Where a gateway listens, or a driver's socket. Without a gateway every failure is ambiguous,
-   * because nothing confirms who made the status. */
-  readonly address: Address;
+/** The address is a gateway's, or a driver's socket. Without a gateway every failure is ambiguous,
+ * because nothing confirms who made the status. */
+export interface CsiClientOptions extends Omit<ChannelOptions, 'clock'> {
   readonly clock?: Clock;
-  /** Mutual TLS for TCP addresses; plaintext if absent. */
-  readonly tls?: ClientTls | undefined;
-  /** Metadata of all its requests. */
-  readonly metadata?: Readonly<Record<string, string>>;
   /** See CsiCalls. */
   readonly showsShortSecrets?: boolean;
 }
@@ -39,12 +32,9 @@ export class CsiClient extends CsiCalls {
   readonly #channel: Channel;
 
   constructor(options: CsiClientOptions) {
-    const { clock = systemClock, showsShortSecrets = false, metadata = {} } = options;
+    const { clock = systemClock, showsShortSecrets = false } = options;
     const channel = new Channel({ ...options, clock });
-    super((call) => sendCall(channel, clock, withMetadata(call, metadata)), {
-      clock,
-      showsShortSecrets,
-    });
+    super((call) => sendCall(channel, clock, call), { clock, showsShortSecrets });
     this.#channel = channel;
   }
 
@@ -97,11 +87,6 @@ function toError(answer: UnaryAnswer, method: string, isOver: boolean): CsiError
   if (kind === 'not-sent') return createNotSentError({ method, code, details });
   const said = kind === 'answered' ? readVerdict(answer.trailers) : {};
   return new CsiError({ code, details, ...said, method });
-}
-
-function withMetadata(call: EncodedCall, metadata: Readonly<Record<string, string>>): EncodedCall {
-  const { settings } = call;
-  return { ...call, settings: { ...settings, metadata: { ...metadata, ...settings.metadata } } };
 }
 
 /** The headers of a request; undefined if its metadata can't be sent.
