@@ -16,13 +16,6 @@ import { until } from '../harness/until.ts';
 const getVolume = Controller.method.controllerGetVolume;
 const SETTINGS = { timeoutMs: 30_000 };
 
-/** A promise that a test resolves. */
-function createSignal(): { readonly fired: Promise<void>; fire(): void } {
-  let fire: () => void = () => undefined;
-  const fired = new Promise<void>((resolve) => (fire = resolve));
-  return { fired, fire: () => fire() };
-}
-
 describe('a gateway with the sample driver', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let driver: SampleDriver;
@@ -56,6 +49,23 @@ describe('a gateway with the sample driver', () => {
     await folder.remove();
   });
 
+  /** Has the driver keep volumes of that name back; others it creates.
+   * @returns counts those that are at the driver, and lets them go */
+  const holdCreations = (held: string) => {
+    let release: () => void = () => undefined;
+    const released = new Promise<undefined>((resolve) => {
+      release = () => resolve(undefined);
+    });
+    const creations = { begun: 0, release };
+    hook = ({ method, request }) => {
+      if (method !== 'CreateVolume' || (request as { name?: string }).name !== held)
+        return undefined;
+      creations.begun += 1;
+      return released;
+    };
+    return creations;
+  };
+
   it('refuses calls that are for another pod, not forwarded', async () => {
     await test.close();
     test = await startTestGateway(folder, { pod: 'uid-1' });
@@ -82,23 +92,16 @@ describe('a gateway with the sample driver', () => {
   });
 
   it('refuses a second create of the same name, not forwarded', async () => {
-    const finish = createSignal();
-    let creates = 0;
-    hook = ({ method, request }) => {
-      if (method !== 'CreateVolume' || (request as { name?: string }).name !== 'busy')
-        return undefined;
-      creates += 1;
-      return finish.fired.then(() => undefined);
-    };
+    const creations = holdCreations('busy');
     const first = test.client.createVolume(volumeRequest('busy'), SETTINGS);
-    await until(() => creates === 1, 'the first call is at the driver');
+    await until(() => creations.begun === 1, 'the first call is at the driver');
     const error = await failureOf(test.client.createVolume(volumeRequest('busy'), SETTINGS));
     assert.equal(error.code, Code.Aborted);
     assert.equal(verdict(error), 'not-forwarded');
     await test.client.createVolume(volumeRequest('free'), SETTINGS);
-    finish.fire();
+    creations.release();
     await first;
-    assert.equal(creates, 1);
+    assert.equal(creations.begun, 1);
     await test.client.createVolume(volumeRequest('busy'), SETTINGS);
   });
 
@@ -106,15 +109,9 @@ describe('a gateway with the sample driver', () => {
     await test.close();
     test = await startTestGateway(folder, { maxInFlight: 1 });
     await until(() => test.gateway.trouble === undefined, 'ready');
-    const finish = createSignal();
-    let arrived = false;
-    hook = ({ method }) => {
-      if (method !== 'CreateVolume') return undefined;
-      arrived = true;
-      return finish.fired.then(() => undefined);
-    };
+    const creations = holdCreations('full');
     const first = test.client.createVolume(volumeRequest('full'), SETTINGS);
-    await until(() => arrived, 'the first call is at the driver');
+    await until(() => creations.begun === 1, 'the first call is at the driver');
     const error = await failureOf(test.client.createVolume(volumeRequest('more'), SETTINGS));
     assert.equal(error.code, Code.Unavailable);
     assert.equal(verdict(error), 'not-forwarded');
@@ -125,7 +122,7 @@ describe('a gateway with the sample driver', () => {
       await test.metrics.metrics(),
       /sutler_gateway_refused_total\{reason="max-in-flight"\} 1/,
     );
-    finish.fire();
+    creations.release();
     await first;
     await test.client.createVolume(volumeRequest('more'), SETTINGS);
   });
@@ -247,42 +244,30 @@ describe('a gateway with the sample driver', () => {
   });
 
   it('refuses new calls while draining and completes those under way (R-35)', async () => {
-    const finish = createSignal();
-    let arrived = false;
-    hook = ({ method }) => {
-      if (method !== 'CreateVolume') return undefined;
-      arrived = true;
-      return finish.fired.then(() => undefined);
-    };
+    const creations = holdCreations('drain');
     const first = test.client.createVolume(volumeRequest('drain'), SETTINGS);
-    await until(() => arrived, 'the call is at the driver');
+    await until(() => creations.begun === 1, 'the call is at the driver');
     const closing = test.gateway.close(5_000);
     const error = await failureOf(test.client.getCapacity({}, SETTINGS));
     assert.equal(verdict(error), 'not-forwarded');
     assert.match(error.message, /shutting down/);
-    finish.fire();
+    creations.release();
     assert.ok((await first).volume);
     await closing;
     assert.equal(verdict(await failureOf(test.client.getCapacity({}, SETTINGS))), 'not-forwarded');
   });
 
   it('reports while draining how many volumes have calls under way', async () => {
-    const finish = createSignal();
-    let arrived = false;
-    hook = ({ method }) => {
-      if (method !== 'CreateVolume') return undefined;
-      arrived = true;
-      return finish.fired.then(() => undefined);
-    };
+    const creations = holdCreations('counted');
     const first = test.client.createVolume(volumeRequest('counted'), SETTINGS);
-    await until(() => arrived, 'the call is at the driver');
+    await until(() => creations.begun === 1, 'the call is at the driver');
     assert.equal(
       (await failureOf(test.client.createVolume(volumeRequest('counted'), SETTINGS))).draining,
       undefined,
     );
     const closing = test.gateway.close(5_000);
     assert.equal((await failureOf(test.client.probe(SETTINGS))).draining, 1);
-    finish.fire();
+    creations.release();
     await first;
     await closing;
   });

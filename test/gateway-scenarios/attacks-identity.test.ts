@@ -4,18 +4,9 @@ import { readFile, rm } from 'node:fs/promises';
 import { connect as connectHttp2 } from 'node:http2';
 import { after, before, describe, it } from 'node:test';
 import { connect as connectTls, type ConnectionOptions, type TLSSocket } from 'node:tls';
-import { parseAllowedNames } from '#src/runtime/certificate-names.ts';
-import type { WatchedTlsFiles } from '#src/runtime/tls-files.ts';
-import { makeCertificates, tlsFilesOf, watchOwner } from '../harness/csi-certificates.ts';
-import { makeFolder } from '../harness/csi-folder.ts';
-import { startTestGateway } from '../harness/csi-gateway.ts';
-import {
-  answerOk,
-  CREATED_VOLUME,
-  type RawDriver,
-  startRawDriver,
-} from '../harness/csi-raw-driver.ts';
+import { makeCertificates, tlsFilesOf } from '../harness/csi-certificates.ts';
 import { dnsNameAsBytes, type Identity, signCertificate } from '../harness/forged-certificates.ts';
+import { startTlsGateway, type TlsGateway } from '../harness/tls-gateway.ts';
 import { until } from '../harness/until.ts';
 
 const CREATE = '/csi.v1.Controller/CreateVolume';
@@ -41,43 +32,22 @@ const LOOKALIKES: Readonly<Record<string, Parameters<typeof signCertificate>[1]>
 };
 
 describe('the identity of a caller with TLS', () => {
-  let folder: Awaited<ReturnType<typeof makeFolder>>;
-  let driver: RawDriver;
-  let source: WatchedTlsFiles;
-  let test: Awaited<ReturnType<typeof startTestGateway>>;
+  let test: TlsGateway;
 
   before(async () => {
-    folder = await makeFolder();
-    await makeCertificates(folder.path);
-    driver = await startRawDriver(
-      folder.file('csi.sock'),
-      (call) => call.path === CREATE && answerOk(call, CREATED_VOLUME),
-    );
-    source = await watchOwner(folder.path, 'gateway');
-    test = await startTestGateway(folder, {
-      listen: { kind: 'tcp', host: '127.0.0.1', port: 0 },
-      tls: { source, allowedNames: parseAllowedNames(['sutler-jobs']) },
-    });
-    await until(() => test.gateway.trouble === undefined, 'ready');
+    test = await startTlsGateway();
   });
-  after(async () => {
-    await test.close();
-    source.close();
-    await driver.close();
-    await folder.remove();
-  });
+  after(() => test.close());
 
   const connect = (options: ConnectionOptions): TLSSocket => {
-    const { address } = test;
-    assert.ok(address.kind === 'tcp');
-    const { host, port } = address;
+    const { host, port } = test.tcp;
     const common = { host, port, ALPNProtocols: ['h2'], rejectUnauthorized: false };
     const socket = connectTls({ ...common, ...options });
     socket.on('error', () => undefined);
     return socket;
   };
   const identityOf = async (owner: 'jobs' | 'audit'): Promise<Identity> => {
-    const { cert, key } = tlsFilesOf(folder.path, owner);
+    const { cert, key } = tlsFilesOf(test.folder.path, owner);
     return { cert: await readFile(cert, 'utf8'), key: await readFile(key, 'utf8') };
   };
   /** Makes a call on a new connection.
@@ -85,7 +55,7 @@ describe('the identity of a caller with TLS', () => {
   const callWith = async (
     options: ConnectionOptions,
   ): Promise<{ by: string; forwarded: number; isResumed: boolean }> => {
-    const earlier = driver.calls.length;
+    const earlier = test.driver.calls.length;
     const socket = connect(options);
     const session = connectHttp2('https://gateway', { createConnection: () => socket });
     session.on('error', () => undefined);
@@ -102,13 +72,13 @@ describe('the identity of a caller with TLS', () => {
     await once(stream, 'close');
     const isResumed = !socket.destroyed && socket.isSessionReused();
     session.destroy();
-    const created = driver.calls.slice(earlier).filter(({ path }) => path === CREATE);
+    const created = test.driver.calls.slice(earlier).filter(({ path }) => path === CREATE);
     return { by, forwarded: created.length, isResumed };
   };
 
   it('is accepted with the allowed name', async () => {
     const result = await callWith(
-      await signCertificate(folder.path, {
+      await signCertificate(test.folder.path, {
         subjectAltName: 'DNS:sutler-jobs',
       }),
     );
@@ -117,13 +87,13 @@ describe('the identity of a caller with TLS', () => {
 
   for (const [what, contents] of Object.entries(LOOKALIKES))
     it(`is refused with ${what}`, async () => {
-      const result = await callWith(await signCertificate(folder.path, contents));
+      const result = await callWith(await signCertificate(test.folder.path, contents));
       assert.deepEqual([result.by, result.forwarded], ['close', 0]);
     });
 
   it('is refused in the handshake with a certificate that another caller signed', async () => {
     const forged = { issuer: 'audit', subjectAltName: 'DNS:sutler-jobs' } as const;
-    const result = await callWith(await signCertificate(folder.path, forged));
+    const result = await callWith(await signCertificate(test.folder.path, forged));
     assert.deepEqual([result.by, result.forwarded], ['close', 0]);
   });
 
@@ -159,10 +129,10 @@ describe('the identity of a caller with TLS', () => {
     assert.ok(session);
     const earlier = await callWith({ ...identity, session });
     assert.deepEqual(earlier, { by: 'answer', forwarded: 1, isResumed: true });
-    const authority = source.current.ca;
-    await rm(folder.file('ca.key'));
-    await makeCertificates(folder.path);
-    await until(() => source.current.ca !== authority, 'the gateway has the new authority');
+    const authority = test.source.current.ca;
+    await rm(test.folder.file('ca.key'));
+    await makeCertificates(test.folder.path);
+    await until(() => test.source.current.ca !== authority, 'the gateway has the new authority');
     const later = await callWith({ ...identity, session });
     assert.deepEqual(later, { by: 'close', forwarded: 0, isResumed: false });
   });
