@@ -106,8 +106,8 @@ const RUNNING = new Set(['Canceled', 'DeadlineExceeded', 'Aborted']);
  * creation, a volume of another shape has the name. */
 const NEVER_FINAL = new Set([...RUNNING, 'Unavailable', 'AlreadyExists']);
 
-/** Whether the driver itself refused, so that this call is over (invariant 5). After any other error
- * of a call that was sent, the driver may still be at work. */
+/** Whether the driver itself refused, so that this call is over (invariant 5). After any other
+ * error of a call that was sent, the driver may still be at work. */
 export function isFinal({ codeName, driverSaid }: Pick<CsiError, 'codeName' | 'driverSaid'>) {
   return driverSaid && !NEVER_FINAL.has(codeName);
 }
