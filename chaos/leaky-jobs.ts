@@ -1,5 +1,5 @@
 import { main } from '#src/jobs/main.ts';
-import { OutcomeApplier } from '#src/queue/apply-outcome.ts';
+import { OutcomeApplier } from '#src/queue/outcome.ts';
 
 /* The jobs process with a defect: a job is finished although nobody knows what its call has left.
  * The chaos command must find leaks with it; if it does not, the command itself is broken. */

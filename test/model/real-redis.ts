@@ -4,7 +4,6 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { type Job as BullJob, Worker } from 'bullmq';
 import { Registry } from 'prom-client';
-import { OutcomeApplier } from '#src/queue/apply-outcome.ts';
 import { type JobFacts, type JobKey, parseJob, type WorkKind } from '#src/queue/contract.ts';
 import { type Marked, markingOf } from '#src/queue/doubt.ts';
 import {
@@ -16,7 +15,7 @@ import {
   type Term,
   termText,
 } from '#src/queue/history.ts';
-import type { Outcome } from '#src/queue/outcome.ts';
+import { type Outcome, OutcomeApplier } from '#src/queue/outcome.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import {
   type Leading,
