@@ -1,5 +1,5 @@
 import { isWork, keyId, workId } from '../queue/contract.ts';
-import { showDoubts } from '../queue/doubt.ts';
+import { showDoubts } from '../queue/run.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { activeJobIds, readJob } from '../queue/queues.ts';
 import { readStatus, readStatuses } from '../queue/status.ts';

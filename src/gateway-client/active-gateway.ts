@@ -3,7 +3,7 @@ import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 
 /* The active gateway of a driver, a hash in Redis. The replicas of a driver have separate locks, so
  * only one of them at a time gets controller calls. The leading ingest writes the hash; the script
- * that marks a job before a call reads it in the same step (queue/doubt.ts). After a loss of Redis'
+ * that marks a job before a call reads it in the same step (queue/run.ts). After a loss of Redis'
  * data the leader names a gateway again.
  *
  * Fields of the hash:

@@ -1,7 +1,7 @@
 import { listJournal, type JournalPlace } from '../journal/list-journal.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { keyOf } from '../kube/resources.ts';
-import { showDoubts } from '../queue/doubt.ts';
+import { showDoubts } from '../queue/run.ts';
 import { queueName, queueRoot } from '../queue/queue-keys.ts';
 import { readStatus } from '../queue/status.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';

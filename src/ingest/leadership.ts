@@ -13,7 +13,7 @@ import {
   readHistory,
   type Term,
 } from '../queue/history.ts';
-import { showDoubts } from '../queue/doubt.ts';
+import { showDoubts } from '../queue/run.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import type { Leading, WorkQueue } from '../queue/work-queue.ts';
 import type { RedisLink } from '../redis/connection.ts';

@@ -1,9 +1,8 @@
 import { performance } from 'node:perf_hooks';
 import { DOUBT } from '../explain/causes.ts';
 import { GRACE_MS, PROVISIONING_PAUSE } from '../election/lease-view.ts';
-import type { Marked } from '../queue/doubt.ts';
+import type { Marked, Run } from '../queue/run.ts';
 import type { Outcome } from '../queue/outcome.ts';
-import type { Run } from '../queue/run.ts';
 import { askRedis } from '../redis/ask-redis.ts';
 import { signalWithin } from '../runtime/clock.ts';
 import type { Dependencies } from './dependencies.ts';

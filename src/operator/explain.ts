@@ -6,7 +6,7 @@ import type { KubeClient } from '../kube/client.ts';
 import type { Claim, Class, Volume } from '../kube/objects.ts';
 import { claims, classes, keyOf, volumes } from '../kube/resources.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
-import { showDoubts } from '../queue/doubt.ts';
+import { showDoubts } from '../queue/run.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { listDrivers } from '../queue/queues.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';

@@ -8,11 +8,10 @@ import { type Backoff, systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { type Logger, RareWarnings } from '../runtime/log.ts';
 import { isWork, type JobFacts, type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
-import { markingOf } from './doubt.ts';
+import { lastRun, markingOf, type Run } from './run.ts';
 import { queueName } from './queue-keys.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import { type Outcome, OutcomeApplier, type TakenJob } from './outcome.ts';
-import { lastRun, type Run } from './run.ts';
 import { workqueueMetrics } from './workqueue-metrics.ts';
 
 /** Whether the driver can be reached. */

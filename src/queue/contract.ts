@@ -32,7 +32,7 @@ export interface JobFacts {
   /** Of a creation: the journal object that has the claim's entry; '' where sutler works without a
    * journal. Absent: the run may not call the driver. */
   readonly journal?: string;
-  /** Unix ms by Redis' clock: until when calls of earlier jobs may be at work; see doubt.ts. */
+  /** Unix ms by Redis' clock: until when calls of earlier jobs may be at work; see run.ts. */
   readonly until?: number;
 }
 

@@ -17,7 +17,7 @@ export function queueName(kind: JobKind, driver: string): string {
   return `${kind}s.${driver.replaceAll(':', '-')}`;
 }
 
-/** What BullMQ's keys of a queue begin with. Scripts of doubt.ts and work-queue.ts
+/** What BullMQ's keys of a queue begin with. Scripts of run.ts and work-queue.ts
  * read and write some of them (each says why), everything else goes through BullMQ's API.
  * @throws UsageError for a prefix that is not allowed */
 export function queueRoot(prefix: string, queue: string): string {

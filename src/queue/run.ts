@@ -1,7 +1,12 @@
 import type { Job } from 'bullmq';
+import { gatewayKeys, GATEWAY_LUA } from '../gateway-client/active-gateway.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
-import type { JobFacts, JobKey } from './contract.ts';
-import type { Marking } from './doubt.ts';
+import { redisNowMs } from '../redis/clock.ts';
+import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
+import { parseJson } from '../runtime/json.ts';
+import { type JobFacts, type JobKey, parseJob } from './contract.ts';
+import { HISTORY_KEYS, HISTORY_LUA, historyKeys } from './history.ts';
+import { queueRoot } from './queue-keys.ts';
 import { readStatus, type RunStatus } from './status.ts';
 
 /** What a run is given besides its key. */
@@ -43,4 +48,155 @@ export function lastRun(
       return infeasible?.scope === scope ? Math.max(0, infeasible.untilMs - Date.now()) : 0;
     },
   };
+}
+
+/* What a job knows of the calls of its runs (docs/leak-proof.md). Two fields of its hash, beside
+ * BullMQ's:
+ *
+ * until   the time, by Redis' clock in Unix ms, until which calls of earlier runs may be at work in
+ *         the driver. Absent: no call was ever begun. Past: begun, and over. Future: in doubt.
+ * place   the topology that the first call asked for, so that later ones ask for the same */
+
+/** Lua: the locals `untilMs` (nil: no call was begun) and `place`, from the job or, before its
+ * first call, from what the leader gave it. */
+const JOB_LUA = `
+local stored, place = unpack(redis.call('HMGET', job, 'until', 'place'))
+local untilMs = tonumber(stored or given)
+`;
+
+const markScript = defineNamedScript({
+  keys: [...HISTORY_KEYS, 'job', 'lock', 'gatewayKey'],
+  args: { token: 'text', given: 'text', doubtMs: 'number', planned: 'text' },
+  answers: {
+    'other-history': {},
+    'lock-lost': {},
+    wait: { waitMs: 'number' },
+    marked: { before: 'text', leftMs: 'text', endpoint: 'text', history: 'text' },
+  },
+  lua: `${REDIS_NOW}${HISTORY_LUA}
+if not isOfHistory then return {'other-history'} end
+if redis.call('GET', lock) ~= token then return {'lock-lost'} end
+${GATEWAY_LUA}
+if openAt > now then return {'wait', 'waitMs', openAt - now} end
+${JOB_LUA}
+redis.call('HSET', job, 'until', string.format('%.0f', math.max(untilMs or 0, now + doubtMs)))
+if not place and planned ~= '' then redis.call('HSET', job, 'place', planned) end
+return {'marked', 'before', untilMs and string.format('%.0f', untilMs) or '',
+  'leftMs', untilMs and string.format('%.0f', untilMs - now) or '',
+  'endpoint', active or '', 'history', history}
+`,
+});
+
+const unmarkScript = defineNamedScript({
+  keys: ['job', 'lock'],
+  args: { token: 'text', before: 'text', dropsPlace: 'text' },
+  answers: { ok: {} },
+  lua: `
+if redis.call('GET', lock) ~= token then return {'ok'} end
+if before == '' then redis.call('HDEL', job, 'until') else redis.call('HSET', job, 'until', before) end
+if dropsPlace == '1' then redis.call('HDEL', job, 'place') end
+return {'ok'}
+`,
+});
+
+/** What earlier runs of a job have begun. */
+export interface Begun {
+  /** How long calls of earlier runs may still be at work in the driver: 0 or less: they are over.
+   * Undefined: no call was ever begun. */
+  readonly leftMs: number | undefined;
+  /** The topology that the first call asked for, as JSON; '' for none. */
+  readonly place: string;
+}
+
+/** No call was begun. */
+const NOTHING_BEGUN: Begun = { leftMs: undefined, place: '' };
+
+/** How marking a job before a call has ended. */
+export type Marked =
+  /** The job is another history's, or another run has it by now. */
+  | { readonly kind: 'other-history' | 'lock-lost' }
+  /** Calls of another gateway of the driver may be under way for so long. */
+  | { readonly kind: 'wait'; readonly waitMs: number }
+  | {
+      readonly kind: 'marked';
+      /** As before this mark. */
+      readonly leftMs: number | undefined;
+      /** The gateway that the leader has named; '' if none. */
+      readonly endpoint: string;
+      readonly history: string;
+      /** M3: takes the mark back, since the call can have left nothing.
+       * @param dropsPlace  nothing can exist, so the next call may ask for another topology */
+      readonly undo: (dropsPlace: boolean) => Promise<void>;
+    };
+
+/** What a run knows of the calls of earlier runs. Both reject while Redis does not answer. */
+export interface Marking {
+  /** Sends no command in the first run of a job that knows of no calls. */
+  readonly begun: () => Promise<Begun>;
+  /** M1: marks the job right before a call, for doubtMs from now on.
+   * @param planned  the topology that the call asks for, as JSON; '' for none */
+  readonly mark: (doubtMs: number, planned: string) => Promise<Marked>;
+}
+
+/** The marks of a job that a worker has taken.
+ * @param token  of the job's lock */
+export function markingOf(
+  place: RedisPlace,
+  { id = '', queueName, attemptsStarted }: Pick<Job, 'id' | 'queueName' | 'attemptsStarted'>,
+  token: string,
+  { until }: Pick<JobFacts, 'until'>,
+): Marking {
+  const { redis } = place;
+  const job = queueRoot(place.prefix, queueName) + id;
+  const lock = `${job}:lock`;
+  const given = until === undefined ? '' : String(until);
+  return {
+    async begun() {
+      if (attemptsStarted === 1 && until === undefined) return NOTHING_BEGUN;
+      const [[stored, planned], nowMs] = await Promise.all([
+        redis.hmget(job, 'until', 'place'),
+        redisNowMs(redis),
+      ]);
+      return { leftMs: leftOf(stored ?? given, nowMs), place: planned ?? '' };
+    },
+    async mark(doubtMs, planned) {
+      const keys = { ...historyKeys(place), job, lock, ...gatewayKeys(place) };
+      const answer = await markScript.run(redis, keys, { token, given, doubtMs, planned });
+      if (answer.kind !== 'marked') return answer;
+      const { before } = answer;
+      return {
+        ...answer,
+        leftMs: asMs(answer.leftMs),
+        async undo(drops) {
+          const dropsPlace = drops || before === '' ? '1' : '0';
+          await unmarkScript.run(redis, { job, lock }, { token, before, dropsPlace });
+        },
+      };
+    },
+  };
+}
+
+function asMs(text: string): number | undefined {
+  return text === '' ? undefined : Number(text);
+}
+
+/** @param until  Unix ms; '' = no call was begun */
+function leftOf(until: string, nowMs: number): number | undefined {
+  return until === '' ? undefined : Number(until) - nowMs;
+}
+
+/** For people: how long calls of each job may still be at work in the driver; see Begun. */
+export async function showDoubts(
+  { redis, prefix }: Pick<RedisPlace, 'redis' | 'prefix'>,
+  queue: string,
+  jobIds: readonly string[],
+): Promise<readonly (number | undefined)[]> {
+  const root = queueRoot(prefix, queue);
+  const reads = jobIds.map((id) => redis.hmget(root + id, 'until', 'data'));
+  const [nowMs, jobs] = await Promise.all([redisNowMs(redis), Promise.all(reads)]);
+  return jobs.map(([stored, data]) => {
+    const parsed = parseJob(parseJson(data ?? ''));
+    const given = parsed.ok ? parsed.facts.until : undefined;
+    return leftOf(stored ?? (given === undefined ? '' : String(given)), nowMs);
+  });
 }

@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { type Job as BullJob, Worker } from 'bullmq';
 import { Registry } from 'prom-client';
 import { type JobFacts, type JobKey, parseJob, type WorkKind } from '#src/queue/contract.ts';
-import { type Marked, markingOf } from '#src/queue/doubt.ts';
+import { type Marked, markingOf } from '#src/queue/run.ts';
 import {
   beginTerm,
   dropJobsOfBefore,

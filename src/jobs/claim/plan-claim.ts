@@ -1,5 +1,5 @@
 import { VANISHED } from '../../explain/causes.ts';
-import type { Begun } from '../../queue/doubt.ts';
+import type { Begun } from '../../queue/run.ts';
 import { readEntryOf } from '../../journal/list-journal.ts';
 import { SELECTED_NODE } from '../../kube/keys.ts';
 import { KubeError } from '../../kube/kube-error.ts';

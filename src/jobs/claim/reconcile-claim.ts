@@ -1,9 +1,8 @@
 import type { Claim } from '../../kube/objects.ts';
 import { readClaim } from '../../kube/read-claim.ts';
 import type { JobKey } from '../../queue/contract.ts';
-import type { Begun } from '../../queue/doubt.ts';
+import type { Begun, Run } from '../../queue/run.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
-import type { Run } from '../../queue/run.ts';
 import { askRedis } from '../../redis/ask-redis.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import type { Dependencies } from '../dependencies.ts';
