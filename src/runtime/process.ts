@@ -117,8 +117,9 @@ export async function runProcess<T extends ProcessTable>(
     );
     return host.exit(0);
   }
-  // One stop signal may serve hundreds of calls at once, of which Node would warn as a leak.
-  setMaxListeners(0);
+  // One stop signal may serve hundreds of calls at once, of which Node would warn as a leak. Not 0,
+  // which means the same: BullMQ adds to the limit of a connection, and would make it 3.
+  setMaxListeners(Infinity);
   const log = openLog(host, description, parsed);
   const stopSwitch = createStopSwitch(host, log, command === undefined ? 0 : 1);
   const closers = new Closers();
