@@ -137,8 +137,8 @@ export class DriverCalls {
     const timeoutMs = deadlineMs === Infinity ? undefined : deadlineMs - nowMs;
     const counted = path.startsWith(IDENTITY) ? 0 : 1;
     this.#running += counted;
-    const request = { path, headers, message, migrated, signal, timeoutMs };
-    const answer = await this.#options.driver.send(request);
+    const request = { path, headers, message, signal, timeoutMs };
+    const answer = await this.#options.driver.send(request, migrated);
     this.#running -= counted;
     return answer;
   }

@@ -24,12 +24,6 @@ export interface DriverConnectionOptions {
   readonly probeIntervalMs?: number | undefined;
 }
 
-/** A call to the driver. */
-export interface DriverRequest extends UnaryRequest {
-  /** For metrics: whether the volume comes from an in-tree plug-in; false if absent. */
-  readonly migrated?: boolean;
-}
-
 const IDENTITY = '/csi.v1.Identity/';
 const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 500;
@@ -98,9 +92,9 @@ export class DriverConnection {
     return undefined;
   }
 
-  /** Sends one call to the driver. Never rejects. */
-  async send(request: DriverRequest): Promise<UnaryAnswer> {
-    const { path, migrated = false } = request;
+  /** Sends one call to the driver. Never rejects.
+   * @param migrated  for metrics: whether the volume comes from an in-tree plug-in */
+  async send(request: UnaryRequest, migrated: boolean): Promise<UnaryAnswer> {
     const session = this.#session;
     if (session === undefined) {
       const details = `the driver is not connected: ${this.#trouble ?? ''}`;
@@ -114,7 +108,8 @@ export class DriverConnection {
     const { kind, code } = answer;
     if (kind !== 'not-sent') {
       const seconds = (clock.nowMs() - startedMs) / 1000;
-      metrics.observeCall({ driver: this.#identity?.name ?? '', path, code, seconds, migrated });
+      const driver = this.#identity?.name ?? '';
+      metrics.observeCall({ driver, path: request.path, code, seconds, migrated });
     }
     return answer;
   }
@@ -230,7 +225,7 @@ export class DriverConnection {
 
   async #sendOwn({ path, message, settings }: EncodedCall): Promise<Uint8Array> {
     const { timeoutMs, signal } = settings;
-    const answer = await this.send({ path, headers: {}, message, timeoutMs, signal });
+    const answer = await this.send({ path, headers: {}, message, timeoutMs, signal }, false);
     const { kind, code, details } = answer;
     const isLate = kind === 'ambiguous' && code === Code.DeadlineExceeded;
     this.#unanswered = isLate ? this.#unanswered + 1 : 0;

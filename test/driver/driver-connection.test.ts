@@ -185,11 +185,8 @@ describe('DriverConnection', () => {
       () => connection.trouble?.includes('accepts connections but answers nothing'),
       'it has timed out once',
     );
-    const answer = await connection.send({
-      path: '/x',
-      headers: {},
-      message: new Uint8Array(0),
-    });
+    const request = { path: '/x', headers: {}, message: new Uint8Array(0) };
+    const answer = await connection.send(request, false);
     assert.equal(answer.kind, 'not-sent');
     await connection.close();
     await new Promise((resolve) => silent.close(resolve));
