@@ -19,8 +19,8 @@ export interface NodeWatchOptions {
   readonly ownNode?: string | undefined;
   readonly log: Logger;
   readonly metrics?: Registry;
-  /** Called when a Node came, went, or has other labels, and when a CSINode came, went, or has other
-   * keys of this driver; for those of the first list too, not for a heartbeat. */
+  /** Called when a Node came, went, or has other labels, and when a CSINode came, went, or has
+   * other keys of this driver; for those of the first list too, not for a heartbeat. */
   readonly onChange?: () => void;
 }
 
