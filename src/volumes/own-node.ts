@@ -5,8 +5,7 @@ import { matchesNodeAffinity } from '../topology/node-affinity.ts';
 /** Whether a process that serves one node deletes a volume: one that can be reached from there, and
  * of those without an affinity the ones that no other node is known to have created. Upstream:
  * external-provisioner pkg/controller/controller.go Delete.
- * @param own.labels  of the Node; undefined for a driver without topology
- * @throws RefusedError for an affinity that can't be read */
+ * @param own.labels  of the Node; undefined for a driver without topology */
 export function isOnNode(
   volume: Volume,
   own: {

@@ -45,13 +45,6 @@ describe('a volume, for a process that serves node-a', () => {
     const volume = aVolume({ nodes: ['b'], identity: createdOn('node-a') });
     assert.ok(isOnNode(volume, { driver: DRIVER, node: 'node-a', labels: undefined }));
   });
-
-  it('is refused if its affinity can’t be read', () => {
-    const terms = [{ matchExpressions: [{ key: 'node', operator: 'Near', values: ['a'] }] }];
-    const volume = aVolume({});
-    const spec = { ...volume.spec, nodeAffinity: { required: { nodeSelectorTerms: terms } } };
-    assert.throws(() => isOurs({ ...volume, spec }), /operator Near of key "node" is not known/);
-  });
 });
 
 describe('the node that created a volume', () => {

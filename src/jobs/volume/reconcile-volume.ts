@@ -5,7 +5,6 @@ import { type JobKey, workId } from '../../queue/contract.ts';
 import type { Begun, Run } from '../../queue/run.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
 import { askRedis } from '../../redis/ask-redis.ts';
-import { catchRefusal } from '../../rules/rule.ts';
 import { traceId } from '../../runtime/trace-id.ts';
 import { type DeletionPlan, planDeletion, shouldDelete } from '../../volumes/deletion.ts';
 import { isOnNode } from '../../volumes/own-node.ts';
@@ -164,11 +163,7 @@ function leaveToItsNode(deps: Dependencies, volume: Volume): Outcome | undefined
   if (unknown !== undefined) return unknown;
   const topology = deps.cluster.topology();
   const labels = topology && (topology.node(node)?.labels ?? {});
-  return catchRefusal<Outcome | undefined>(
-    () =>
-      isOnNode(volume, { driver, node, labels })
-        ? undefined
-        : { kind: 'done', note: `the volume is not on node ${node}` },
-    (refusal) => refuseDeletion(deps.cluster.events, volume, refusal),
-  );
+  return isOnNode(volume, { driver, node, labels })
+    ? undefined
+    : { kind: 'done', note: `the volume is not on node ${node}` };
 }
