@@ -1,4 +1,5 @@
-import { CsiError } from '../../csi/status.ts';
+import { CsiError, isFinal, isStillRunning } from '../../csi/status.ts';
+import { CREATION_TIMEOUT } from '../../kube/keys.ts';
 import { isOutage } from '../../kube/kube-error.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import { classes, volumes } from '../../kube/resources.ts';
@@ -7,6 +8,7 @@ import type { Outcome } from '../../queue/outcome.ts';
 import type { Run } from '../../queue/run.ts';
 import { traceHeaders } from '../../runtime/trace-id.ts';
 import { requirementText } from '../../topology/parse-requirement.ts';
+import { readClassSettings } from '../../volumes/class-settings.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import {
   type BadAnswer,
@@ -17,6 +19,7 @@ import {
 import type { Dependencies } from '../dependencies.ts';
 import { type MarkedJob, markJob, MAX_READ_AGE_MS } from '../mark-job.ts';
 import {
+  describeFailedCall,
   notForwarded,
   recordClaimEvent,
   reportFailedForNow,
@@ -25,7 +28,6 @@ import {
 } from '../outcomes.ts';
 import { readSecretValues, type SecretValues } from '../secret-values.ts';
 import { sendDeleteVolume } from '../volume/delete-volume.ts';
-import { handleUnknownEnd, isUsual, judgeCreateFailure } from './create-failure.ts';
 import { requestReschedule, stayInJournal } from './plan-claim.ts';
 import { writeVolume } from './write-volume.ts';
 
@@ -199,6 +201,30 @@ function parkOnClass({ cluster }: Dependencies, claim: Claim, reason: string): O
   return { kind: 'parked', reason, until: [{ resource: classes.plural, name, seen }] };
 }
 
+/** What an error of CreateVolume says of the volume (invariant 5). */
+type CreateFailure =
+  | { readonly kind: 'not-forwarded' }
+  /** The driver itself refused; final unless an earlier call may still be at work. `infeasible`:
+   * the same request can't succeed later. */
+  | { readonly kind: 'refused'; readonly infeasible: boolean }
+  /** A volume may exist or may still be created. `running`: the driver is probably at work. */
+  | { readonly kind: 'unknown'; readonly running: boolean };
+
+/** Classifies an error of CreateVolume. Upstream: external-provisioner
+ * pkg/controller/controller.go checkError.
+ * @param options.isNotFoundUnknown a content source was asked for, and an earlier call may have
+ *   created the volume: NotFound may then be about the source, which drivers look up first */
+export function judgeCreateFailure(
+  error: Pick<CsiError, 'codeName' | 'driverSaid' | 'notForwarded'>,
+  { isNotFoundUnknown }: { readonly isNotFoundUnknown: boolean },
+): CreateFailure {
+  const { codeName } = error;
+  if (error.notForwarded) return { kind: 'not-forwarded' };
+  return isFinal(error) && !(codeName === 'NotFound' && isNotFoundUnknown)
+    ? { kind: 'refused', infeasible: codeName === 'InvalidArgument' }
+    : { kind: 'unknown', running: isStillRunning(codeName) };
+}
+
 async function handleFailure(
   deps: Dependencies,
   creation: MarkedCreation,
@@ -216,7 +242,7 @@ async function handleFailure(
       const told = whyDriverDown(outcome);
       if (told !== undefined) reportFailedForNow(deps.cluster.events, claim, told);
       return outcome.kind === 'running'
-        ? { ...outcome, isUsual: isUsual(deps, creation) }
+        ? { ...outcome, isUsual: usualTime(deps, creation) !== undefined }
         : outcome;
     }
     case 'refused':
@@ -253,6 +279,50 @@ async function handleRefusal(
     reason,
     ...(isInfeasible ? startInfeasibleBackoff(deps, claim) : {}),
   };
+}
+
+/** How long the driver may fill a volume from a content source, unless the class says. Of other
+ * volumes each such call is a failure, as in upstream. */
+const FILL_MS = 3_600_000;
+
+/** Since when the driver is at work, and until when that is no failure, by the class.
+ * @returns undefined if it is one */
+function usualTime(
+  deps: Dependencies,
+  { claim, planned, run }: Creation,
+): { readonly since: string; readonly until: string } | undefined {
+  const { creationTimeoutMs } = readClassSettings(classOf(deps, claim));
+  const sinceMs = run.queuedMs;
+  const fallbackMs = planned.source === undefined ? 0 : FILL_MS;
+  const untilMs = sinceMs + (creationTimeoutMs ?? fallbackMs);
+  if (deps.clock.nowMs() >= untilMs) return undefined;
+  return { since: new Date(sinceMs).toISOString(), until: new Date(untilMs).toISOString() };
+}
+
+/** The driver may still be at work: warns, unless it may take that long. */
+async function handleUnknownEnd(
+  deps: Dependencies,
+  creation: Creation,
+  error: CsiError,
+  isRunning: boolean,
+): Promise<Outcome> {
+  const { claim, run } = creation;
+  const { events } = deps.cluster;
+  const usual = isRunning ? usualTime(deps, creation) : undefined;
+  if (usual === undefined) {
+    const { reason, event } = await describeFailedCall(deps.driver, run, error);
+    const report = isRunning ? reportFailedForNow : reportProvisioningFailed;
+    report(events, claim, event);
+    return isRunning ? { kind: 'running', reason } : { kind: 'retry', reason, mayBeAtWork: true };
+  }
+  // The same text for each call, so that it is one event, whose count is that of the calls.
+  const message =
+    `The driver is at work on the volume since ${usual.since}; it is asked again and again, ` +
+    `which counts as failing from ${usual.until} on (${CREATION_TIMEOUT} of the class)`;
+  // The first call has an event of its own.
+  if (run.count > 1)
+    recordClaimEvent(events, claim, { type: 'Normal', reason: 'Provisioning', message });
+  return { kind: 'running', reason: `${message}: ${error.message}`, isUsual: true };
 }
 
 /* The back-off of a claim whose request the driver called infeasible (InvalidArgument). It ends

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { isStillRunning } from '#src/csi/status.ts';
-import { judgeCreateFailure } from '#src/jobs/claim/create-failure.ts';
+import { judgeCreateFailure } from '#src/jobs/claim/create-volume.ts';
 
 const FINAL =
   'Unknown NotFound PermissionDenied ResourceExhausted FailedPrecondition OutOfRange ' +
