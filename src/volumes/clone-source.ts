@@ -10,24 +10,15 @@ import {
   refuseUntilChanged,
   rewordRefusal,
 } from '../rules/rule.ts';
-import {
-  addSourcePrefix,
-  type ContentInput,
-  type ContentSource,
-  parseSourceBytes,
-} from './data-source.ts';
+import { type ContentInput, type ContentSource, parseSourceBytes } from './data-source.ts';
 
 /** The volume from which a claim is cloned. The classes of both claims may differ. This file checks
  * the source claim and its volume; its messages become texts of events. data-source.ts checks what
- * clones and restores share (prefix, grants, sizes), driver-facts.ts the driver's capability.
+ * clones and restores share (grants, sizes), driver-facts.ts the driver's capability.
  * Checks and messages are upstream's, in upstream's order:
  * external-provisioner pkg/controller/controller.go getPVCSource.
  * @throws RefusedError that waits for the source claim or its volume */
-export function cloneSource(api: ObjectApi, input: ContentInput): Promise<ContentSource> {
-  return addSourcePrefix(input.source, checkCloneSource(api, input));
-}
-
-async function checkCloneSource(api: ObjectApi, input: ContentInput): Promise<ContentSource> {
+export async function cloneSource(api: ObjectApi, input: ContentInput): Promise<ContentSource> {
   const { claim, cls } = input;
   const source = await readSourceClaim(api, input);
   const { name } = source.metadata;

@@ -10,7 +10,6 @@ import {
   type ObjectApi,
   RefusedError,
   refuseUntilChanged,
-  rewordRefusal,
   toRefusal,
 } from '../rules/rule.ts';
 import { omitUnset } from '../runtime/json.ts';
@@ -163,12 +162,6 @@ export async function addSourceFinalizer(
     if (isForbidden(error) && resource === snapshots) return;
     throw toRefusal(error);
   }
-}
-
-/** Awaits a rule about a content source; its refusals begin as upstream's do (prepareProvision). */
-export function addSourcePrefix<T>({ kind, name }: SourceRef, rule: Promise<T>): Promise<T> {
-  const prefix = `error getting handle for DataSource Type ${kind} by Name ${name}`;
-  return rewordRefusal(rule, (message) => `${prefix}: ${message}`);
 }
 
 /** Parses a size in a source object.

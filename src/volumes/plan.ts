@@ -9,7 +9,14 @@ import type { Claim, Class, Labels, VolumeAttributesClass } from '../kube/object
 import { parseQuantityBytes, QuantityError } from '../kube/quantity.ts';
 import { snapshots, volumeAttributesClasses } from '../kube/resources.ts';
 import { translateClass } from '../migration/plugins.ts';
-import { type ObjectApi, prefixRefusal, read, type Refusal, RefusedError } from '../rules/rule.ts';
+import {
+  type ObjectApi,
+  prefixRefusal,
+  read,
+  type Refusal,
+  RefusedError,
+  rewordRefusal,
+} from '../rules/rule.ts';
 import { omitUnset } from '../runtime/json.ts';
 import type { ClusterTopology } from '../topology/cluster-topology.ts';
 import {
@@ -20,6 +27,7 @@ import {
 import { cloneSource } from './clone-source.ts';
 import {
   addSourceFinalizer,
+  type ContentInput,
   type ContentSource,
   dataSourceOf,
   kindOf,
@@ -99,7 +107,9 @@ async function planCreation(api: ObjectApi, input: CheckedInput): Promise<Volume
   const requestedBytes = requestedBytesOf(claim);
   const hasMultiWriter = driver.controllerCapabilities.has('SINGLE_NODE_MULTI_WRITER');
   const capabilities = volumeCapabilities(claim, cls, { fsType, hasMultiWriter });
-  const content = source && (await contentOf(api, source, { ...input, requestedBytes }));
+  const { preventVolumeModeConversion } = options;
+  const asked = { claim, cls, requestedBytes, preventVolumeModeConversion };
+  const content = source && (await contentOf(api, { ...asked, source }));
   const accessibilityRequirements = requirementOf(input);
   const { name: claimName, namespace = '', annotations = {} } = claim.metadata;
   const secretContext = { volumeName: name, claim: { name: claimName, namespace, annotations } };
@@ -154,15 +164,14 @@ function attributesClassOf(claim: Claim, options: ProvisioningOptions): string |
   );
 }
 
-/** The content source, after our finalizer was added to its object. */
-async function contentOf(
-  api: ObjectApi,
-  source: SourceRef,
-  input: PlanInput & { readonly requestedBytes: bigint },
-): Promise<ContentSource> {
-  const { preventVolumeModeConversion } = input.options;
-  const rule = source.kind === snapshots.kind ? snapshotSource : cloneSource;
-  const content = await rule(api, { ...input, source, preventVolumeModeConversion });
+/** The content source, after our finalizer was added to its object. Refusals begin as upstream's do
+ * (prepareProvision).
+ * @throws RefusedError that waits for the objects of the source */
+export async function contentOf(api: ObjectApi, input: ContentInput): Promise<ContentSource> {
+  const { kind, name } = input.source;
+  const prefix = `error getting handle for DataSource Type ${kind} by Name ${name}`;
+  const rule = kind === snapshots.kind ? snapshotSource : cloneSource;
+  const content = await rewordRefusal(rule(api, input), (message) => `${prefix}: ${message}`);
   await addSourceFinalizer(api, content);
   return content;
 }

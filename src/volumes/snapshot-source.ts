@@ -11,23 +11,14 @@ import {
   rewordRefusal,
 } from '../rules/rule.ts';
 import { parseBool } from '../runtime/flags.ts';
-import {
-  addSourcePrefix,
-  type ContentInput,
-  type ContentSource,
-  parseSourceBytes,
-} from './data-source.ts';
+import { type ContentInput, type ContentSource, parseSourceBytes } from './data-source.ts';
 
 /** The snapshot from which a claim is restored. This file checks the snapshot and its content; its
- * messages become texts of events. data-source.ts checks what clones and restores share (prefix,
- * grants, sizes), driver-facts.ts the driver's capability. Checks and messages are upstream's, in
+ * messages become texts of events. data-source.ts checks what clones and restores share (grants,
+ * sizes), driver-facts.ts the driver's capability. Checks and messages are upstream's, in
  * upstream's order: external-provisioner pkg/controller/controller.go getSnapshotSource.
  * @throws RefusedError that waits for the snapshot or its content */
-export function snapshotSource(api: ObjectApi, input: ContentInput): Promise<ContentSource> {
-  return addSourcePrefix(input.source, checkSnapshotSource(api, input));
-}
-
-async function checkSnapshotSource(api: ObjectApi, input: ContentInput): Promise<ContentSource> {
+export async function snapshotSource(api: ObjectApi, input: ContentInput): Promise<ContentSource> {
   const { name, namespace } = input.source;
   const prefix = `error getting snapshot ${name} from api server`;
   const snapshot = await read<Snapshot>(api, snapshots, { namespace, name }, prefix);

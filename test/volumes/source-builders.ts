@@ -20,16 +20,10 @@ import {
   snapshots,
   volumes,
 } from '#src/kube/resources.ts';
-import { cloneSource } from '#src/volumes/clone-source.ts';
-import {
-  addSourceFinalizer,
-  type ContentSource,
-  dataSourceOf,
-  kindOf,
-} from '#src/volumes/data-source.ts';
+import { type ContentSource, dataSourceOf, kindOf } from '#src/volumes/data-source.ts';
 import { DEFAULT_GATES } from '#src/volumes/flags.ts';
 import { notFound, type ObjectApi, RefusedError } from '#src/rules/rule.ts';
-import { snapshotSource } from '#src/volumes/snapshot-source.ts';
+import { contentOf } from '#src/volumes/plan.ts';
 import { aClaim, aClass, aVolume, DRIVER } from './builders.ts';
 
 /* Snapshots, source claims and grants as in upstream's tests, and a runner for rules. */
@@ -132,12 +126,8 @@ export async function planSource(
   });
   if (source === undefined) return undefined;
   const asked = { source, claim, cls, requestedBytes, preventVolumeModeConversion };
-  const content =
-    kindOf(source, claim.metadata.name) === 'snapshot'
-      ? await snapshotSource(api, asked)
-      : await cloneSource(api, asked);
-  await addSourceFinalizer(api, content);
-  return content;
+  kindOf(source, claim.metadata.name);
+  return contentOf(api, asked);
 }
 
 type Meta = Partial<KubeObject['metadata']>;
