@@ -50,23 +50,13 @@ export function mayBeSame(a: VolumeParts, b: VolumeParts): boolean {
   return zones.some((zone) => otherZones.includes(zone));
 }
 
-/** Why a volume is kept that should be deleted: another PV may stand for it too.
- * @param other  name of that PV */
-export function explainShared(other: string): string {
-  return (
-    `PersistentVolume ${other} has the same handle, so the volume is kept; ` +
-    'remove one of the two by hand'
-  );
-}
-
-/** Whether two PVs stand for one volume. `unclear`: they are stored in different forms or name no
- * volume; the caller may not delete either because of this answer. */
-export function compareVolumes(a: VolumeParts, b: VolumeParts): 'same' | 'other' | 'unclear' {
+/** Whether two PVs certainly stand for one volume: not if they are stored in different forms, or
+ * name no volume. */
+export function isSameVolume(a: VolumeParts, b: VolumeParts): boolean {
   const one = identityOf(a);
   const other = identityOf(b);
-  if (one === undefined || one.driver !== other?.driver || one.form !== other.form)
-    return 'unclear';
-  return one.id === other.id ? 'same' : 'other';
+  if (one === undefined || one.driver !== other?.driver) return false;
+  return one.id === other.id && one.form === other.form;
 }
 
 /** A number in place of a PV's volume: 48 bits of a hash. Among 100,000 volumes two have the same

@@ -1,12 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import {
-  compareVolumes,
-  explainShared,
-  handleHash,
-  handleOf,
-  mayBeSame,
-} from '#src/volumes/handles.ts';
+import { handleHash, handleOf, isSameVolume, mayBeSame } from '#src/volumes/handles.ts';
 import type { VolumeParts } from '#src/migration/in-tree-plugin.ts';
 
 const csi = (volumeHandle: string, driver = 'ebs.csi.aws.com'): VolumeParts => ({
@@ -48,8 +42,8 @@ describe('two PVs', () => {
   for (const { form, of } of FORMS) {
     it(`of the form ${form} stand for one volume if their ids are equal`, () => {
       const one = { metadata: { name: 'volume' }, spec: of('1') };
-      assert.equal(compareVolumes(one, { ...one, spec: of('1') }), 'same');
-      assert.equal(compareVolumes(one, { ...one, spec: of('2') }), 'other');
+      assert.ok(isSameVolume(one, { ...one, spec: of('1') }));
+      assert.ok(!isSameVolume(one, { ...one, spec: of('2') }));
     });
   }
 
@@ -58,10 +52,7 @@ describe('two PVs', () => {
       metadata: { name: 'volume', labels },
       spec: { gcePersistentDisk: { pdName: 'disk' } },
     });
-    assert.equal(
-      compareVolumes(disk({ 'topology.kubernetes.io/zone': 'us-a-b' }), disk({})),
-      'same',
-    );
+    assert.ok(isSameVolume(disk({ 'topology.kubernetes.io/zone': 'us-a-b' }), disk({})));
   });
 
   it('of Azure File differ by the namespace of the secret, by default the claim’s', () => {
@@ -76,23 +67,19 @@ describe('two PVs', () => {
         claimRef: { namespace, name: 'claim', uid: 'uid' },
       },
     });
-    assert.equal(compareVolumes(share(undefined, 'a'), share('a', 'b')), 'same');
-    assert.equal(compareVolumes(share(undefined, 'a'), share(undefined, 'b')), 'other');
+    assert.ok(isSameVolume(share(undefined, 'a'), share('a', 'b')));
+    assert.ok(!isSameVolume(share(undefined, 'a'), share(undefined, 'b')));
   });
 
-  it('can’t be compared if an in-tree source names no volume', () => {
-    assert.equal(compareVolumes(inTree(''), inTree('')), 'unclear');
+  it('are not the same if an in-tree source names no volume', () => {
+    assert.ok(!isSameVolume(inTree(''), inTree('')));
   });
 
-  it('can’t be compared in different forms, or without a source', () => {
-    assert.equal(compareVolumes(csi('vol-1'), inTree('vol-1')), 'unclear');
-    assert.equal(compareVolumes(csi('vol-1'), csi('vol-1', 'other')), 'unclear');
-    assert.equal(compareVolumes(none, none), 'unclear');
+  it('are not the same in different forms, or without a source', () => {
+    assert.ok(!isSameVolume(csi('vol-1'), inTree('vol-1')));
+    assert.ok(!isSameVolume(csi('vol-1'), csi('vol-1', 'other')));
+    assert.ok(!isSameVolume(none, none));
   });
-});
-
-it('a volume is kept because of another PV, which the reason names', () => {
-  assert.match(explainShared('second'), /^PersistentVolume second has the same handle/);
 });
 
 describe('mayBeSame', () => {

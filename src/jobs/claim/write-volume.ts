@@ -4,7 +4,7 @@ import { readClaim } from '../../kube/read-claim.ts';
 import { volumes } from '../../kube/resources.ts';
 import { logFields } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
-import { compareVolumes, identityOf } from '../../volumes/handles.ts';
+import { identityOf, isSameVolume } from '../../volumes/handles.ts';
 import {
   type NamingOptions,
   type VolumeAnswer,
@@ -172,7 +172,7 @@ async function handleExistingVolume(
     reportProvisioningFailed(events, claim, reason);
     return { kind: 'retry', reason };
   }
-  if (compareVolumes(existing, volume) === 'same') return endWritten(deps, created, volume);
+  if (isSameVolume(existing, volume)) return endWritten(deps, created, volume);
   const stored = identityOf(existing)?.id ?? 'another volume';
   const reason =
     `the driver answered with volume ${answer.handle}, but PersistentVolume ${name} names ` +

@@ -7,7 +7,7 @@ import type { Run } from '../../queue/run.ts';
 import { MAX_SHARERS } from '../../hints/shared-handles.ts';
 import type { WaitCondition } from '../../rules/rule.ts';
 import { traceHeaders } from '../../runtime/trace-id.ts';
-import { explainShared, identityOf, mayBeSame } from '../../volumes/handles.ts';
+import { identityOf, mayBeSame } from '../../volumes/handles.ts';
 import type { CsiDriver, Dependencies, Events } from '../dependencies.ts';
 import type { MarkedJob } from '../mark-job.ts';
 import {
@@ -79,7 +79,10 @@ export async function refuseIfShared(
     if (other === undefined || !mayBeSame(other, volume)) continue;
     const { resourceVersion: seen } = other.metadata;
     const waitsFor = [{ resource: volumes.plural, name, seen }];
-    return refuseDeletion(events, volume, { message: explainShared(name), waitsFor });
+    const message =
+      `PersistentVolume ${name} has the same handle, so the volume is kept; ` +
+      'remove one of the two by hand';
+    return refuseDeletion(events, volume, { message, waitsFor });
   }
   if (names.length < MAX_SHARERS) return undefined;
   const reason = 'more PersistentVolumes than ingest could name may have the handle; trying again';
