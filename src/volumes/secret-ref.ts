@@ -101,7 +101,7 @@ export function secretRefs(
 
 /** What a template stands for has at most 253 characters, and a variable for an annotation at most
  * 340. Class parameters may have 256 KiB (Kubernetes pkg/apis/storage/validation), and upstream
- * has no limit. */
+ * has no limit. Expanding takes quadratic time at worst. */
 const MAX_TEMPLATE_LENGTH = 4096;
 
 /** Upstream: verifyAndGetSecretNameAndNamespaceTemplate.
@@ -145,11 +145,8 @@ function findTemplates(
   return { name, namespace };
 }
 
-/** `${anything}`, `$` with one sign or digit, `$word`. */
-const VARIABLE = /\$(?:\{([^}]*)\}|([*#$@!?0-9-])|(\w+))/g;
-/** The same where no brace is closed any more: every `${` would be looked for in vain, which takes
- * quadratic time. */
-const UNCLOSED_VARIABLE = /\$(?:\{|([*#$@!?0-9-])|(\w+))/g;
+/** `${anything}`, an unclosed `${`, `$` with one sign or digit, `$word`. */
+const VARIABLE = /\$(?:\{([^}]*)\}|\{|([*#$@!?0-9-])|(\w+))/g;
 
 /** Replaces variables as Go's os.Expand does: `${}` and an unclosed `${` vanish, what follows them
  * and any other `$` stay. Upstream: resolveTemplate.
@@ -162,16 +159,9 @@ function expand(template: string, values: ReadonlyMap<string, string>): string {
     if (value === undefined) unknown.add(name);
     return value ?? '';
   };
-  const closed = template.lastIndexOf('}') + 1;
-  const resolved =
-    template
-      .slice(0, closed)
-      .replace(VARIABLE, (_, braced?: string, sign?: string, word?: string) =>
-        resolve(braced ?? sign ?? word),
-      ) +
-    template
-      .slice(closed)
-      .replace(UNCLOSED_VARIABLE, (_, sign?: string, word?: string) => resolve(sign ?? word));
+  const resolved = template.replace(VARIABLE, (_, braced?: string, sign?: string, word?: string) =>
+    resolve(braced ?? sign ?? word),
+  );
   if (unknown.size > 0) {
     const names = [...unknown].sort().map(quote);
     throw new RefusedError(
