@@ -28,7 +28,8 @@ const REFRESH_PERIOD_MS = 1000;
 /** Bull Board's pages beside the bundle (scripts/bundle.mjs). */
 const BUNDLED_UI = fileURLToPath(new URL('../bull-board-ui', import.meta.url));
 
-/** Bull Board with the queues in the registry. Shows none before the first refresh. */
+/** Bull Board with the queues in the registry. Shows none before the first refresh. Sutler removes
+ * none from the registry; one that is removed by hand is shown until the dashboard starts again. */
 export class Boards {
   readonly #router: Express;
   readonly #options: BoardsOptions;
@@ -80,13 +81,6 @@ export class Boards {
   async #showRegistered(): Promise<void> {
     const { link, prefix, clock } = this.#options;
     const entries = await listQueues(link.redis, prefix);
-    const names = new Set(entries.map(({ name }) => name));
-    for (const [name, queue] of this.#queues) {
-      if (names.has(name)) continue;
-      this.#board.removeQueue(name);
-      this.#queues.delete(name);
-      await queue.close();
-    }
     const added = entries.filter(({ name }) => !this.#queues.has(name));
     await Promise.all(added.map((entry) => this.#show(entry)));
     this.#refreshedMs = clock.nowMs();

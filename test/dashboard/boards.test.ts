@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { JobKey } from '#src/queue/contract.ts';
 import { registerQueues } from '#src/queue/queues.ts';
-import { registryKey } from '#src/queue/queue-keys.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import {
   type BoardRedis,
@@ -111,11 +110,6 @@ describe('boards', () => {
     assert.deepEqual(
       (await shown()).map(({ name }) => name),
       ['claims.one.example', 'claims.two.example'],
-    );
-    await redis.redis.hdel(registryKey(PREFIX), 'claims.one.example');
-    assert.deepEqual(
-      (await shown()).map(({ name }) => name),
-      ['claims.two.example'],
     );
   });
 
