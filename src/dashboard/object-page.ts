@@ -1,8 +1,8 @@
 import { retryCommand } from '../explain/causes.ts';
 import { describe, type Explanation } from '../explain/explain.ts';
+import { queueName } from '../queue/queue-keys.ts';
 import { definitions, markup } from './markup.ts';
 import { fullPage } from './pages.ts';
-import { queueOf } from './pending-view.ts';
 
 /** The path of an object's page. */
 export function pathOf({ kind, object }: Pick<Explanation, 'kind' | 'object'>): string {
@@ -12,8 +12,8 @@ export function pathOf({ kind, object }: Pick<Explanation, 'kind' | 'object'>): 
 /** The page of an object that is pending.
  * @param said  what was just done; '' for nothing */
 export function objectPage(e: Explanation, nowMs: number, mayAct: boolean, said = ''): string {
-  const { object, cause, kind } = e;
-  const queue = `/queues/queue/${encodeURIComponent(queueOf(e))}?status=delayed`;
+  const { object, cause, kind, driver } = e;
+  const queue = `/queues/queue/${encodeURIComponent(queueName(kind, driver))}?status=delayed`;
   const retry = markup`<form method="post" action="${pathOf(e)}/retry">
 <button>Retry</button></form>`;
   const look = kind === 'claim' ? `sutler explain ${object}` : `kubectl describe pv ${object}`;

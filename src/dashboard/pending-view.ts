@@ -45,7 +45,8 @@ export class PendingView {
   withJobs(shown: readonly Explanation[]): Promise<readonly Explanation[]> {
     const { link, prefix } = this.#options;
     const addJob = async (each: Explanation): Promise<Explanation> => {
-      const job = await readJob(link.redis, { prefix, queue: queueOf(each) }, keyId(each));
+      const queue = queueName(each.kind, each.driver);
+      const job = await readJob(link.redis, { prefix, queue }, keyId(each));
       return { ...each, nextMs: nextRunMs(each.status, job) };
     };
     return Promise.all(shown.map(addJob));
@@ -82,11 +83,6 @@ export class PendingView {
     const { link, prefix } = this.#options;
     return { redis: link.redis, prefix, driver };
   }
-}
-
-/** The queue that has its job. */
-export function queueOf({ kind, driver }: Explanation): string {
-  return queueName(kind, driver);
 }
 
 /** Several drivers list a claim whose class does not exist. */
