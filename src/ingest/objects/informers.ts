@@ -7,7 +7,7 @@ import { unlessAborted } from '../../runtime/clock.ts';
 import { Listeners } from '../../runtime/listeners.ts';
 import { type Look, ObjectSource, type ServedDriver, type SourceOptions } from './object-source.ts';
 import { transformClaim, transformVolume } from './transforms.ts';
-import { VolumeIndex } from './volume-index.ts';
+import { defaultNameOf, VolumeIndex } from './volume-index.ts';
 
 /** How long ago a watch may have brought something whose claims count as fresh. */
 const MAX_SILENCE_MS = 5_000;
@@ -50,7 +50,7 @@ export class Informers extends ObjectSource {
   }
 
   hasVolume(claimUid: string): boolean {
-    return this.#volumeIndex.hasVolume(claimUid);
+    return this.#volumeIndex.has(defaultNameOf(claimUid));
   }
 
   // oxlint-disable-next-line typescript/require-await -- the other source reads pages here
@@ -130,7 +130,7 @@ export class Informers extends ObjectSource {
       remove: (raw) => {
         cache.remove(raw);
         const name = rawKey(raw);
-        if (name !== undefined) this.#forget([name], (raw as Volume).status?.phase);
+        if (name !== undefined) this.#forget([name], raw as Partial<Volume>);
       },
       endList: () => {
         cache.endList();
@@ -141,14 +141,17 @@ export class Informers extends ObjectSource {
   }
 
   /** A claim whose volume is deleted before the two are bound needs another volume. The claim of a
-   * Released volume, as most deleted ones are, is gone. */
-  #forget(names: readonly string[], phase?: string): void {
-    const removed = names.map((name) => this.#volumeIndex.remove(name));
-    if (removed.some(({ changesSharing }) => changesSharing)) this.sharing.notify();
-    const uids = new Set(removed.flatMap(({ claimUids }) => claimUids));
-    if (phase === 'Released' || uids.size === 0) return;
-    for (const claim of this.pendingClaims.list())
-      if (uids.has(claim.metadata.uid))
+   * Released volume, as most deleted ones are, is gone.
+   * @param volume  the last state of a single one; not known after a list */
+  #forget(names: readonly string[], { spec, status }: Partial<Volume> = {}): void {
+    const changesSharing = names.filter((name) => this.#volumeIndex.remove(name)).length > 0;
+    if (changesSharing) this.sharing.notify();
+    if (names.length === 0 || status?.phase === 'Released') return;
+    const gone = new Set(names);
+    for (const claim of this.pendingClaims.list()) {
+      const { uid } = claim.metadata;
+      if (uid === spec?.claimRef?.uid || gone.has(defaultNameOf(uid)))
         this.tell((handler) => handler.enqueueClaim(claim, 'ensureQueued'));
+    }
   }
 }

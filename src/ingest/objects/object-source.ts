@@ -126,7 +126,7 @@ export abstract class ObjectSource {
     return { claims: this.pendingClaims.list(), volumes: this.pendingVolumes.list() };
   }
 
-  /** Whether a claim is known to have a volume that is not being deleted. */
+  /** Whether a claim is known to have a volume. */
   abstract hasVolume(claimUid: string): boolean;
 
   /** The claims that may need a job, and perhaps others; one may come twice.

@@ -117,13 +117,14 @@ export class ClusterModel {
         status: { phase: 'Bound' },
       })),
     'delete-claim': ({ index }) => this.#delete('persistentvolumeclaims', `claim-${index}`),
-    'create-volume': ({ index, other }) => {
+    'create-volume': ({ other }) => {
       const uid = this.#claim(other)?.metadata.uid;
       return uid === undefined
         ? undefined
-        : this.#createVolume(index, `handle-of-${uid}`, { claimRef: { uid } });
+        : this.#createVolume(`pvc-${uid}`, `handle-of-${uid}`, { claimRef: { uid } });
     },
-    'create-static-volume': ({ index, other }) => this.#createVolume(index, `handle-${other}`, {}),
+    'create-static-volume': ({ index, other }) =>
+      this.#createVolume(`volume-${index}`, `handle-${other}`, {}),
     'touch-volume': ({ index }) => this.#touch(this.#volume(index)),
     'release-volume': ({ index }) =>
       this.#change(this.#volume(index), () => ({ status: { phase: 'Released' } })),
@@ -135,7 +136,8 @@ export class ClusterModel {
       this.#change(this.#volume(index), ({ metadata }) => ({
         metadata: { ...metadata, deletionTimestamp: '2026-01-01T00:00:00Z' },
       })),
-    'delete-volume': ({ index }) => this.#delete('persistentvolumes', `volume-${index}`),
+    'delete-volume': ({ index }) =>
+      this.#delete('persistentvolumes', this.#volume(index)?.metadata.name ?? ''),
   };
 
   /** The keys of all objects that need a job, as `KIND UID`, in order. */
@@ -159,16 +161,12 @@ export class ClusterModel {
       metadata.annotations?.[STORAGE_PROVISIONER] === DRIVER &&
       (spec.volumeName ?? '') === '' &&
       found?.provisioner === DRIVER &&
-      !volumes.some(
-        (volume) =>
-          volume.spec.claimRef?.uid === metadata.uid &&
-          volume.metadata.deletionTimestamp === undefined,
-      )
+      !volumes.some((volume) => volume.metadata.name === `pvc-${metadata.uid}`)
     );
   }
 
-  #createVolume(index: number, handle: string, more: object): ModelChange | undefined {
-    return this.#create('persistentvolumes', `volume-${index}`, {
+  #createVolume(name: string, handle: string, more: object): ModelChange | undefined {
+    return this.#create('persistentvolumes', name, {
       spec: {
         persistentVolumeReclaimPolicy: 'Delete',
         csi: { driver: DRIVER, volumeHandle: handle },
@@ -183,7 +181,7 @@ export class ClusterModel {
   }
 
   #volume(index: number): Volume | undefined {
-    return this.#objects.persistentvolumes.get(`volume-${index}`) as Volume | undefined;
+    return [...this.#objects.persistentvolumes.values()][index] as Volume | undefined;
   }
 
   #create(plural: Plural, name: string, fields: object): ModelChange | undefined {

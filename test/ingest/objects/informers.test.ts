@@ -68,13 +68,13 @@ describe('Informers', () => {
   const caughtUp = async (): Promise<void> => {
     const marker = `marker-${++markers}`;
     await aClaim(marker, 'never-class');
-    await aVolume(`pvc-${marker}`, { uid: marker });
+    await aVolume(`pvc-${marker}`);
     const isThere = () =>
       [...source.unfinished().claims].some(({ metadata }) => metadata.name === marker) &&
       source.hasVolume(marker);
     while (!isThere()) await systemClock.sleep(5);
   };
-  const aVolume = (name: string, claimRef: Volume['spec']['claimRef']) =>
+  const aVolume = (name: string, claimRef?: Volume['spec']['claimRef']) =>
     kube.create<Volume>(volumes, undefined, {
       metadata: { name },
       spec: {
@@ -85,7 +85,6 @@ describe('Informers', () => {
         csi: { driver: DRIVER, volumeHandle: `h-${name}` },
       },
     });
-  const referenceTo = ({ metadata: { name, uid } }: Claim) => ({ namespace: 'default', name, uid });
 
   before(async () => {
     cluster = await openSandboxCluster();
@@ -249,24 +248,32 @@ describe('Informers', () => {
       },
     );
 
-  it('ignores a claim while a volume names it, until that is deleted (P-02, R-01)', async () => {
+  it('ignores a claim while a volume has its name, until that is deleted (P-02, R-01)', async () => {
     const claim = await aClaim('served', 'there');
     await until(() => names().includes('served'));
-    await aVolume('of-served', referenceTo(claim));
+    const name = `pvc-${claim.metadata.uid}`;
+    await aVolume(name);
     while ((await outstanding()).includes('served')) await systemClock.sleep(5);
     enqueued = [];
     await selectNode('served');
     await aClaim('after-served', 'there');
     await until(() => names().includes('after-served'));
     assert.deepEqual(names(), ['after-served']);
-    await kube.patch(
-      volumes,
-      { name: 'of-served' },
-      { type: 'merge', body: { metadata: { finalizers: null } } },
-    );
-    await kube.delete(volumes, { name: 'of-served' });
+    await kube.patch(volumes, { name }, finalizers());
+    await kube.delete(volumes, { name });
     await until(() => names().includes('served'));
     assert.ok((await outstanding()).includes('served'));
+  });
+
+  it('enqueues the claim that a deleted volume of another name names', async () => {
+    const claim = await aClaim('named', 'there');
+    await until(() => names().includes('named'));
+    const { name, uid } = claim.metadata;
+    await aVolume('of-named', { namespace: 'default', name, uid });
+    enqueued = [];
+    await kube.patch(volumes, { name: 'of-named' }, finalizers());
+    await kube.delete(volumes, { name: 'of-named' });
+    await until(() => names().includes('named'));
   });
 
   it('enqueues a clone source when it is being deleted, not before (K-07, K-08)', async () => {

@@ -5,63 +5,6 @@ import { VolumeIndex } from '#src/ingest/objects/volume-index.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { aVolume, DRIVER } from '../../volumes/builders.ts';
 
-describe('whether a claim has a volume, by VolumeIndex,', () => {
-  const volume = aVolume({ phase: 'Bound' });
-  const { name } = volume.metadata;
-  const leaving = aVolume({ metadata: { deletionTimestamp: 'now' } });
-  const filled = (): VolumeIndex => {
-    const index = new VolumeIndex();
-    index.put(volume);
-    return index;
-  };
-
-  it('is so for the claim that a volume names, until the volume is deleted', () => {
-    const index = filled();
-    assert.ok(index.hasVolume('testid') && !index.hasVolume('other'));
-    index.put(volume);
-    assert.ok(index.hasVolume('testid'));
-    index.remove(name);
-    assert.ok(!index.hasVolume('testid') && index.size === 0);
-  });
-
-  it('is not so if the volume is being deleted', () => {
-    const index = filled();
-    index.put(leaving);
-    assert.ok(!index.hasVolume('testid'));
-    index.remove(name);
-    index.put(volume);
-    assert.ok(index.hasVolume('testid'), 'a new volume counts');
-  });
-
-  it('is so for a claim that two volumes name, until both are deleted', () => {
-    const index = filled();
-    index.put(aVolume({ metadata: { name: 'other' } }));
-    index.remove('other');
-    assert.ok(index.hasVolume('testid'));
-    index.remove(name);
-    assert.ok(!index.hasVolume('testid'));
-  });
-
-  it('follows a volume that names another claim now', () => {
-    const index = filled();
-    index.put(aVolume({ spec: { claimRef: { uid: 'next' } } }));
-    assert.ok(!index.hasVolume('testid') && index.hasVolume('next'));
-  });
-
-  it('is so for the claim whose UID is in the name of the volume (R-01, P-02)', () => {
-    const index = new VolumeIndex();
-    index.put(aVolume({ metadata: { name: 'pvc-u1' }, spec: { claimRef: { uid: 'u2' } } }));
-    index.put(aVolume({ metadata: { name: 'pvc-u3' }, spec: { claimRef: { uid: 'u3' } } }));
-    assert.deepEqual(
-      ['u1', 'u2', 'u3', 'u4'].map((uid) => index.hasVolume(uid)),
-      [true, true, true, false],
-    );
-    index.remove('pvc-u1');
-    index.remove('pvc-u3');
-    assert.ok(!['u1', 'u2', 'u3'].some((uid) => index.hasVolume(uid)));
-  });
-});
-
 describe('handles that may be shared, by VolumeIndex,', () => {
   const withHandle = (name: string, volumeHandle: string): Volume =>
     aVolume({ metadata: { name }, spec: { csi: { driver: DRIVER, volumeHandle } } });
@@ -78,9 +21,9 @@ describe('handles that may be shared, by VolumeIndex,', () => {
     assert.deepEqual(names(index), ['a,b,c']);
     assert.equal(index.put(withHandle('a', 'own')), true);
     assert.deepEqual(names(index), ['b,c']);
-    assert.equal(index.remove('b').changesSharing, true);
+    assert.equal(index.remove('b'), true);
     assert.deepEqual(names(index), []);
-    assert.equal(index.remove('c').changesSharing, false);
+    assert.equal(index.remove('c'), false);
   });
 
   it('are not those of two drivers, and none of PVs without a handle', () => {
