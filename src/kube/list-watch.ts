@@ -145,12 +145,13 @@ export class ListWatch {
   }
 
   async #run(): Promise<void> {
-    for (;;) {
+    // Whoever asks for a new list in the turn that makes this gets the first one.
+    await Promise.resolve();
+    while (!this.#stopped.signal.aborted) {
       const pauseMs = await this.#runCycle();
       if (this.#stopped.signal.aborted) return;
       this.#metrics.countWatchEnd();
       if (pauseMs > 0) await this.#clock.sleep(pauseMs, this.#stopped.signal);
-      if (this.#stopped.signal.aborted) return;
     }
   }
 

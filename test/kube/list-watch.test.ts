@@ -96,6 +96,18 @@ describe('a list in pages', () => {
     await listWatch.waitForSync(AbortSignal.timeout(5000));
     assert.equal(pages().length, 2);
   });
+
+  it('begins once when it is asked for in the turn in which the watch is made', async () => {
+    const listWatch = start();
+    listWatch.relist();
+    await listWatch.waitForSync(AbortSignal.timeout(5000));
+    assert.deepEqual([pages().length, done], [1, ['begin', 'listed a', 'end']]);
+  });
+
+  it('is not asked for by a watch that is stopped in the turn in which it is made', async () => {
+    await start().stop();
+    assert.deepEqual([pages().length, done], [0, []]);
+  });
 });
 
 describe('when a watch last brought something', () => {
