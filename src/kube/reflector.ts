@@ -14,6 +14,7 @@ export interface Change<T> {
   readonly type: 'added' | 'modified' | 'deleted';
   /** For deleted: the last known state. */
   readonly object: T;
+  /** Absent for an object that was not kept before. */
   readonly previous?: T;
 }
 
@@ -22,18 +23,20 @@ export interface StoreOptions<T> {
   /** Cuts an object down to the fields that are needed: 10,000 claims take 7 MB instead of 30 MB.
    * An object for which it throws is logged and skipped. */
   readonly transform: (raw: unknown) => T;
+  /** Whether an object is kept, when it was added or modified; absent: all are. */
+  readonly isKept?: (object: T) => boolean;
   /** Errors that it throws are logged and otherwise ignored. */
   readonly onChange?: (change: Change<T>) => void;
   readonly log: Logger;
 }
 
 /** The transformed objects of one collection, by key, and the changes to them. */
-class Store<T extends Transformed> implements ObjectSink {
+export class Store<T extends Transformed> implements ObjectSink {
   readonly #objects = new Map<string, T>();
   readonly #options: StoreOptions<T>;
   readonly #log: Logger;
-  /** Keys of the list under way. */
-  #listed: Set<string> | undefined;
+  /** Keys of kept objects that the list under way did not contain so far. */
+  #unlisted = new Set<string>();
 
   constructor(options: StoreOptions<T>) {
     this.#options = options;
@@ -53,82 +56,69 @@ class Store<T extends Transformed> implements ObjectSink {
   }
 
   beginList(): void {
-    this.#listed = new Set();
+    this.#unlisted = new Set(this.#objects.keys());
   }
 
-  put(raw: unknown): void {
+  /** @returns the object, transformed; undefined if it can't be read */
+  put(raw: unknown, how: 'listed' | 'added' | 'modified'): T | undefined {
     const key = rawKey(raw);
-    if (key === undefined) return;
-    this.#listed?.add(key);
-    const previous = this.#objects.get(key);
+    if (key === undefined) return undefined;
+    this.#unlisted.delete(key);
+    const known = this.#objects.get(key);
     const { uid, resourceVersion } = metadataOf(raw) ?? {};
     // A relist mostly contains objects that have not changed.
-    const known = previous?.metadata;
-    if (known && known.resourceVersion === resourceVersion && known.uid === uid) return;
-    const object = this.#transform(raw);
-    if (object === undefined) return;
-    this.#objects.set(key, object);
-    if (previous?.metadata.uid === object.metadata.uid)
-      return this.#report({ type: 'modified', object, previous });
-    if (previous) this.#report({ type: 'deleted', object: previous, previous });
-    this.#report({ type: 'added', object });
+    const isSame =
+      known?.metadata.uid === uid && known?.metadata.resourceVersion === resourceVersion;
+    if (known !== undefined && isSame) return known;
+    const object = this.#transform(raw, key);
+    if (object !== undefined) this.#keep(key, object, how === 'modified' ? how : 'added');
+    return object;
   }
 
   remove(raw: unknown): void {
-    const key = rawKey(raw);
-    if (key !== undefined) this.#listed?.delete(key);
-    const previous = key === undefined ? undefined : this.#objects.get(key);
-    if (key === undefined || previous === undefined) return;
-    this.#objects.delete(key);
-    this.#report({ type: 'deleted', object: this.#transform(raw) ?? previous, previous });
+    this.#drop(rawKey(raw) ?? '');
   }
 
   endList(): void {
-    for (const [key, previous] of this.#objects) {
-      if (this.#listed?.has(key) === true) continue;
-      this.#objects.delete(key);
-      this.#report({ type: 'deleted', object: previous, previous });
-    }
-    this.#listed = undefined;
+    for (const key of this.#unlisted) this.#drop(key);
+    this.#unlisted.clear();
   }
 
-  #transform(raw: unknown): T | undefined {
-    return transformOrSkip(raw, this.#options.transform, this.#log);
+  /** @param ifUnknown  what it is reported as if nothing was kept of it before */
+  #keep(key: string, object: T, ifUnknown: 'added' | 'modified'): void {
+    const known = this.#objects.get(key);
+    if (this.#options.isKept?.(object) ?? true) this.#objects.set(key, object);
+    else this.#objects.delete(key);
+    if (known === undefined) return this.#report({ type: ifUnknown, object });
+    if (known.metadata.uid === object.metadata.uid)
+      return this.#report({ type: 'modified', object, previous: known });
+    this.#report({ type: 'deleted', object: known, previous: known });
+    this.#report({ type: 'added', object });
+  }
+
+  #drop(key: string): void {
+    const object = this.#objects.get(key);
+    if (object === undefined) return;
+    this.#objects.delete(key);
+    this.#report({ type: 'deleted', object, previous: object });
+  }
+
+  #transform(raw: unknown, object: string): T | undefined {
+    try {
+      return this.#options.transform(raw);
+    } catch (error) {
+      this.#log.error({ object, error: messageOf(error) }, 'object skipped: not readable');
+      return undefined;
+    }
   }
 
   #report(change: Change<T>): void {
-    passOn(change, this.#options.onChange, this.#log);
-  }
-}
-
-/** Cuts an object down to what is needed.
- * @returns undefined if it has no name, or if `transform` throws, which is logged */
-export function transformOrSkip<T>(
-  raw: unknown,
-  transform: (raw: unknown) => T,
-  log: Logger,
-): T | undefined {
-  const object = rawKey(raw);
-  if (object === undefined) return undefined;
-  try {
-    return transform(raw);
-  } catch (error) {
-    log.error({ object, error: messageOf(error) }, 'object skipped: not readable');
-    return undefined;
-  }
-}
-
-/** Passes a change to its handler, whose errors are logged and otherwise ignored. */
-export function passOn<C extends Change<Transformed>>(
-  change: C,
-  onChange: ((change: C) => void) | undefined,
-  log: Logger,
-): void {
-  try {
-    onChange?.(change);
-  } catch (err) {
-    const object = keyOf(change.object.metadata);
-    log.error({ object, change: change.type, err }, 'handler of a change failed');
+    try {
+      this.#options.onChange?.(change);
+    } catch (err) {
+      const object = keyOf(change.object.metadata);
+      this.#log.error({ object, change: change.type, err }, 'handler of a change failed');
+    }
   }
 }
 

@@ -1,11 +1,11 @@
 import { performance } from 'node:perf_hooks';
 import { type KubeClient, listPages } from '../../kube/client.ts';
 import type { Claim, Volume } from '../../kube/objects.ts';
+import type { Store } from '../../kube/reflector.ts';
 import { claims, type Resource, volumes } from '../../kube/resources.ts';
 import { backoffMs, systemClock } from '../../runtime/clock.ts';
 import { messageOf } from '../../runtime/error-message.ts';
 import { type Look, ObjectSource, type SourceOptions } from '../objects/object-source.ts';
-import type { PendingCache } from '../objects/pending-cache.ts';
 
 const PAGE_TIMEOUT_MS = 60_000;
 /** Pause after the first list that failed; doubled with each further one. */
@@ -71,7 +71,7 @@ export class WebhookSource extends ObjectSource {
    * @throws Error when nobody wants it any more */
   async *#list<T extends Claim | Volume>(
     resource: Resource,
-    cache: PendingCache<T>,
+    cache: Store<T>,
     isWanted: () => boolean,
   ): AsyncGenerator<T> {
     const { signal } = this.#stopped;

@@ -33,6 +33,8 @@ interface Objects {
   volumes(isWanted: () => boolean): AsyncIterable<Volume>;
 }
 
+type ChangeHow = 'added' | 'modified';
+
 /** How a key is passed on: see LeaderOnlyQueue. */
 export type EnqueueHow = 'ensureQueued' | 'enqueueNow';
 
@@ -52,12 +54,12 @@ export class EventHandler {
   }
 
   /** A claim was added or modified.
-   * @param previous    its state before, where it is known
-   * @param isModified  where that is not known: it was not added, so an earlier job of it may still
-   *                    be delayed */
-  claimChanged(claim: WatchedClaim, previous: WatchedClaim | undefined, isModified = false): void {
+   * @param previous  its state before, where it is known
+   * @param how       where that is not known: an earlier job of what was modified may still be
+   *                  delayed */
+  claimChanged(claim: WatchedClaim, previous: WatchedClaim | undefined, how: ChangeHow): void {
     if (previous === undefined)
-      return this.enqueueClaim(claim, isModified ? 'enqueueNow' : 'ensureQueued');
+      return this.enqueueClaim(claim, how === 'modified' ? 'enqueueNow' : 'ensureQueued');
     const neededJob = this.#claimNeed(previous).kind === 'job';
     const meaning = judgeClaimChange(claim, previous, { neededJob, driver: this.driver });
     if (meaning === 'irrelevant') return;
@@ -65,9 +67,9 @@ export class EventHandler {
   }
 
   /** A volume was added or modified, as with claims. */
-  volumeChanged(volume: Volume, previous: Volume | undefined, isModified = false): void {
+  volumeChanged(volume: Volume, previous: Volume | undefined, how: ChangeHow): void {
     if (previous === undefined)
-      return this.enqueueVolume(volume, isModified ? 'enqueueNow' : 'ensureQueued');
+      return this.enqueueVolume(volume, how === 'modified' ? 'enqueueNow' : 'ensureQueued');
     const meaning = judgeVolumeChange(volume, previous, this.driver);
     const key = this.keyOfVolume(volume);
     if (meaning === 'deleting' && key !== undefined) this.queue.promote(key);

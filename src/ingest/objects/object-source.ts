@@ -1,7 +1,7 @@
 import type { KubeClient } from '../../kube/client.ts';
 import type { ListWatchOptions } from '../../kube/list-watch.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
-import { type Change, type Reflector, startReflector } from '../../kube/reflector.ts';
+import { type Change, type Reflector, startReflector, Store } from '../../kube/reflector.ts';
 import { claims, classes, volumes } from '../../kube/resources.ts';
 import { unlessAborted } from '../../runtime/clock.ts';
 import { Listeners } from '../../runtime/listeners.ts';
@@ -11,7 +11,6 @@ import { isPending, isTerminatingCloneSource } from '../../volumes/data-source.t
 import { classNameOf } from '../../volumes/eligibility.ts';
 import type { ChangeNotice } from '../../webhooks/notices.ts';
 import type { EventHandler } from './event-handler.ts';
-import { PendingCache, type PendingChange } from './pending-cache.ts';
 import {
   transformClass,
   transformVolume,
@@ -55,35 +54,37 @@ export abstract class ObjectSource {
   readonly missed = new Listeners<void>();
   /** All classes, with their parameters. */
   protected readonly classWatch: Reflector<Class>;
-  protected readonly pendingClaims: PendingCache<WatchedClaim>;
-  protected readonly pendingVolumes: PendingCache<Volume>;
+  /** Claims and volumes that may need a job as they are, or because another object changes. The
+   * others, nearly all, need none until they change, so nothing is kept of them. */
+  protected readonly pendingClaims: Store<WatchedClaim>;
+  protected readonly pendingVolumes: Store<Volume>;
   protected readonly log: Logger;
   readonly #drivers = new Set<ServedDriver>();
 
-  /** @param isTold  whether the drivers are told of a change */
-  constructor(options: SourceOptions, isTold: (change: PendingChange<unknown>) => boolean) {
+  /** @param isTold  whether the drivers are told that an object was added or modified */
+  constructor(options: SourceOptions, isTold: (change: Change<unknown>) => boolean) {
     const { log } = options;
     this.log = log;
-    this.pendingClaims = new PendingCache({
+    this.pendingClaims = new Store({
       resource: claims,
       transform: transformWatchedClaim,
-      mayNeedJob: mayClaimNeedJob,
+      isKept: mayClaimNeedJob,
       onChange: (change) => {
-        const { object, previous, isModified } = change;
-        if (isTold(change))
-          this.tell((handler) => handler.claimChanged(object, previous, isModified));
+        const { type, object, previous } = change;
+        if (type !== 'deleted' && isTold(change))
+          this.tell((handler) => handler.claimChanged(object, previous, type));
       },
       log,
     });
-    this.pendingVolumes = new PendingCache({
+    this.pendingVolumes = new Store({
       resource: volumes,
       transform: transformVolume,
-      mayNeedJob: (volume) =>
+      isKept: (volume) =>
         [...this.#drivers].some(({ handler }) => handler.keyOfVolume(volume) !== undefined),
       onChange: (change) => {
-        const { object, previous, isModified } = change;
-        if (isTold(change))
-          this.tell((handler) => handler.volumeChanged(object, previous, isModified));
+        const { type, object, previous } = change;
+        if (type !== 'deleted' && isTold(change))
+          this.tell((handler) => handler.volumeChanged(object, previous, type));
       },
       log,
     });
@@ -154,9 +155,9 @@ export abstract class ObjectSource {
 
   /** A class that was added, or deleted and created again, may end the cause of its claims'
    * failures. */
-  #classChanged({ type, object: { metadata } }: Change<Class>): void {
+  #classChanged({ previous, object: { metadata } }: Change<Class>): void {
     for (const { onClassChange } of this.#drivers) onClassChange?.();
-    if (type !== 'added') return;
+    if (previous !== undefined) return;
     for (const claim of this.pendingClaims.list())
       if (classNameOf(claim) === metadata.name)
         this.tell((handler) => handler.enqueueClaim(claim, 'enqueueNow'));
