@@ -18,9 +18,10 @@ import {
   observe,
   otherHolder,
   releaseRecord,
+  type StoredLease,
 } from './lease.ts';
 import { isOfOurs, type SeenLease } from './lease-view.ts';
-import type { LeaseStore, StoredLease } from './kube-lease-store.ts';
+import type { LeaseStore } from './kube-lease-store.ts';
 
 export interface ElectorOptions extends LeaseTimes {
   readonly store: LeaseStore;
@@ -58,8 +59,8 @@ export class Elector {
   readonly #loop: PollLoop;
   readonly #endWatch: () => void;
   /** The Lease as last read or written, which an update replaces. */
-  #stored: StoredLease | undefined;
   #seen: Observation | undefined;
+  /** As that, or as the watch has shown it since, while this process leads. */
   #latest: Pick<SeenLease, 'lease' | 'seenMs'> | undefined;
   #isAfterOther = false;
   /** The Lease was acquired, and no loss was noticed since. */
@@ -255,13 +256,13 @@ export class Elector {
     this.#observe(await store.get(signal));
     const decision = this.#decide();
     if (decision.kind === 'wait') return decision.forMs;
-    if (!this.#hasLease) this.#isAfterOther = this.#stored !== undefined && !isOfOurs(this.#stored);
+    if (!this.#hasLease) this.#isAfterOther = this.#seen !== undefined && !isOfOurs(this.#seen);
     // Where another process wrote first, read again after a pause.
     return (await this.#didWrite(decision.record, signal)) ? undefined : retryPeriodMs;
   }
 
   async #didWrite(record: LeaseRecord, signal: AbortSignal): Promise<boolean> {
-    const stored = await this.#options.store.write(record, this.#stored, signal);
+    const stored = await this.#options.store.write(record, this.#seen, signal);
     if (stored !== undefined) this.#observe(stored);
     return stored !== undefined;
   }
@@ -276,9 +277,8 @@ export class Elector {
   }
 
   #observe(stored: StoredLease | undefined): void {
-    this.#stored = stored;
     this.#latest = { lease: stored, seenMs: performance.now() };
-    this.#seen = observe(this.#seen, stored?.record, this.#clock.nowMs());
+    this.#seen = observe(this.#seen, stored, this.#clock.nowMs());
   }
 
   #leaseChanged(lease: StoredLease | undefined): void {
@@ -307,7 +307,7 @@ export class Elector {
     const { store, identity, leaseName, log } = this.#options;
     try {
       await this.#withLimit(RELEASE_TIMEOUT_MS, async (signal) => {
-        for (const read of [() => this.#stored, () => store.get(signal)]) {
+        for (const read of [() => this.#seen, () => store.get(signal)]) {
           const stored = await read();
           if (stored?.record.holder !== identity) continue;
           const record = releaseRecord(stored.record, this.#clock.nowMs());

@@ -4,15 +4,7 @@ import type { Lease, LeaseSpec } from '../kube/objects.ts';
 import { startReflector } from '../kube/reflector.ts';
 import { apiVersionOf, leases, selectName } from '../kube/resources.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { LeaseRecord } from './lease.ts';
-
-/** A Lease as read from its store. */
-export interface StoredLease {
-  readonly record: LeaseRecord;
-  readonly annotations: Readonly<Record<string, string>>;
-  /** Opaque. An update is refused when it has changed. */
-  readonly version: string;
-}
+import type { LeaseRecord, StoredLease } from './lease.ts';
 
 export interface KubeLeaseStoreOptions {
   readonly client: KubeClient;

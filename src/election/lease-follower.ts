@@ -5,7 +5,7 @@ import type { Logger } from '../runtime/log.ts';
 import { BLIP_MS, Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import { holderOf, type Observation, observe, otherHolder } from './lease.ts';
-import type { LeaseStore, StoredLease } from './kube-lease-store.ts';
+import type { LeaseStore } from './kube-lease-store.ts';
 import {
   type CallVerdict,
   judgeCall,
@@ -42,7 +42,6 @@ export class LeaseFollower implements LeaseView {
   readonly #firstRead: Promise<void>;
   #endFirstRead: () => void = () => undefined;
   #seen: Observation | undefined;
-  #stored: StoredLease | undefined;
   /** By performance.now(), before the read began. */
   #seenMs = -Infinity;
   #trouble: string | undefined;
@@ -71,7 +70,7 @@ export class LeaseFollower implements LeaseView {
   /** The Lease as it was read last; undefined: it was not read yet. */
   get seen(): SeenLease | undefined {
     if (this.#seenMs === -Infinity) return undefined;
-    return { lease: this.#stored, otherHolder: this.otherHolder, seenMs: this.#seenMs };
+    return { lease: this.#seen, otherHolder: this.otherHolder, seenMs: this.#seenMs };
   }
 
   get pause(): string | undefined {
@@ -103,12 +102,12 @@ export class LeaseFollower implements LeaseView {
     const { store, clock, lease, mayLack = false } = this.#options;
     const beganMs = performance.now();
     try {
-      this.#stored = await store.get(signalWithin(stopped, GET_TIMEOUT_MS));
+      const read = await store.get(signalWithin(stopped, GET_TIMEOUT_MS));
       this.#seenMs = beganMs;
-      this.#seen = observe(this.#seen, this.#stored?.record, clock.nowMs());
+      this.#seen = observe(this.#seen, read, clock.nowMs());
       this.#outage.ended({ lease }, 'the driver’s Lease can be read');
       this.#trouble =
-        this.#stored === undefined && !mayLack
+        read === undefined && !mayLack
           ? `there is no Lease ${lease}: an ingest writes it when it begins to lead; if one ` +
             'leads, give jobs the same --leader-election-namespace'
           : undefined;

@@ -1,8 +1,7 @@
 import { DRAIN, REDIS_HISTORY } from '../kube/keys.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
-import type { StoredLease } from './kube-lease-store.ts';
-import { IDENTITY_PREFIX } from './lease.ts';
+import { IDENTITY_PREFIX, type StoredLease } from './lease.ts';
 
 /* What the driver's Lease says to a run that is about to call the driver (docs/leak-proof.md, M2).
  * Pure. */

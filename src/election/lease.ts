@@ -23,27 +23,38 @@ export interface LeaseRecord {
   readonly transitions: number;
 }
 
-/** The record as last read, and when a read first returned it, by the local clock. */
-export interface Observation {
+/** A Lease as read from its store. */
+export interface StoredLease {
   readonly record: LeaseRecord;
+  readonly annotations: Readonly<Record<string, string>>;
+  /** Opaque. An update is refused when it has changed. */
+  readonly version: string;
+}
+
+/** The Lease as last read, and when a read first returned its record, by the local clock. */
+export interface Observation extends StoredLease {
   readonly atMs: number;
 }
+
+/** As much of it as says whether the Lease is free. */
+type SeenRecord = Pick<Observation, 'record' | 'atMs'>;
 
 /** What is known after a read of the Lease: a record that has not changed keeps its time.
  * @param read  undefined: there is no Lease */
 export function observe(
   seen: Observation | undefined,
-  read: LeaseRecord | undefined,
+  read: StoredLease | undefined,
   nowMs: number,
 ): Observation | undefined {
   if (read === undefined) return undefined;
   // Where the local clock was set back, the time begins anew: else the record would last too long.
   const isKnown = seen !== undefined && seen.atMs <= nowMs;
-  return isKnown && isDeepStrictEqual(seen.record, read) ? seen : { record: read, atMs: nowMs };
+  const isSame = isKnown && isDeepStrictEqual(seen.record, read.record);
+  return { ...read, atMs: isSame ? seen.atMs : nowMs };
 }
 
 /** Who holds the Lease; undefined: nobody, or its time is over. */
-export function holderOf(seen: Observation | undefined, nowMs: number): string | undefined {
+export function holderOf(seen: SeenRecord | undefined, nowMs: number): string | undefined {
   if (seen === undefined) return undefined;
   const { holder, durationMs } = seen.record;
   return holder === '' || nowMs - seen.atMs >= durationMs ? undefined : holder;
@@ -65,7 +76,7 @@ export interface Candidate {
  * tools/leaderelection/leaderelection.go tryAcquireOrRenew: a Lease is free when it has no holder,
  * or when its record has not changed for its whole duration, measured by the local clock alone. */
 export function decide(
-  seen: Observation | undefined,
+  seen: SeenRecord | undefined,
   { identity, leaseDurationMs, isLeading }: Candidate,
   nowMs: number,
 ): Decision {

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { setImmediate as turn } from 'node:timers/promises';
-import type { LeaseRecord } from '#src/election/lease.ts';
-import type { LeaseStore, StoredLease } from '#src/election/kube-lease-store.ts';
+import type { LeaseRecord, StoredLease } from '#src/election/lease.ts';
+import type { LeaseStore } from '#src/election/kube-lease-store.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 
 /** A clock whose time changes only in `pass` and `jump`. */
