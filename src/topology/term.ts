@@ -70,20 +70,7 @@ function compareLabels(a: Label, b: Label): number {
   return compareTexts(a[0], b[0]) || compareTexts(a[1], b[1]);
 }
 
-/** From here on, the order of UTF-16 and that of bytes may differ. */
-const FIRST_SURROGATE = 0xd800;
-
 /** Orders texts by their bytes, as Go does. */
 export function compareTexts(a: string, b: string): number {
-  if (a === b) return 0;
-  const length = Math.min(a.length, b.length);
-  for (let i = 0; i < length; i += 1) {
-    const x = a.charCodeAt(i);
-    const y = b.charCodeAt(i);
-    if (x === y) continue;
-    return Math.max(x, y) < FIRST_SURROGATE
-      ? x - y
-      : Buffer.compare(Buffer.from(a), Buffer.from(b));
-  }
-  return a.length - b.length;
+  return a === b ? 0 : Buffer.compare(Buffer.from(a), Buffer.from(b));
 }
