@@ -32,16 +32,11 @@ export class LeaderOnlyQueue {
     return this.#holdsLease();
   }
 
-  /** Lets notices pass from now on.
+  /** Lets notices pass from now on, and passes on what was kept while blocked.
    * @param holdsLease  called for each notice, so that a process that was frozen until its Lease
    *   expired enqueues nothing */
   allow(holdsLease: () => boolean): void {
     this.#holdsLease = holdsLease;
-    this.passKept();
-  }
-
-  /** Passes on what was kept while blocked. */
-  passKept(): void {
     if (!this.isAllowing) return;
     this.#dropExpired();
     for (const { pass } of this.#kept.values()) pass();
