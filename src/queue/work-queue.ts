@@ -314,9 +314,9 @@ export class WorkQueue {
     missing: readonly WorkRequest[],
     redisNowMs: number,
   ): Promise<void> {
-    const { driver, prefix, log } = this.#options;
+    const { driver, log } = this.#options;
     if (this.#flow === undefined) {
-      this.#flow = new FlowProducer({ connection: this.#place.redis, prefix: keyPrefix(prefix) });
+      this.#flow = new FlowProducer(this.#settings);
       this.#flow.on('error', (error: Error) => log.debug({ err: error }, 'queue connection error'));
     }
     const flows = missing.map(({ key, journal, doubtMs }) => ({
@@ -353,25 +353,25 @@ export class WorkQueue {
     }
   }
 
+  /** For BullMQ. A check of the version that Redis did not answer would fail again for ever, and
+   * checkSettings tells people of the version. */
+  get #settings() {
+    const { redis: connection, prefix } = this.#place;
+    return { connection, prefix: keyPrefix(prefix), skipVersionCheck: true };
+  }
+
   async #openQueue(kind: JobKind): Promise<Queue> {
     const known = this.#queues.get(kind);
     if (known !== undefined) return known;
-    const { driver, prefix, log } = this.#options;
+    const { driver, log } = this.#options;
     const queue = new Queue(queueName(kind, driver), {
-      connection: this.#place.redis,
-      prefix: keyPrefix(prefix),
+      ...this.#settings,
       streams: { events: { maxLen: EVENTS_KEPT } },
     });
     queue.on('error', (error) =>
       log.debug({ err: error, queue: queue.name }, 'queue connection error'),
     );
-    try {
-      await queue.waitUntilReady();
-    } catch (error) {
-      // A queue keeps the failure of its first connection for ever, so it is discarded.
-      await queue.close().catch(() => undefined);
-      throw error;
-    }
+    await queue.waitUntilReady();
     this.#queues.set(kind, queue);
     return queue;
   }

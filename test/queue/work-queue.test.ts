@@ -88,6 +88,23 @@ describe('WorkQueue', () => {
     assert.equal(await server.redis.zcard(`${rootOf()}prioritized`), 200);
   });
 
+  it('adds jobs after Redis was frozen between its first look and its first transaction', async (t) => {
+    await queue.add('claim', [], leading);
+    const { redis } = link;
+    const watch = redis.watch.bind(redis);
+    redis.watch = (async (...keys: string[]) => {
+      const answer = await watch(...keys);
+      server.freeze();
+      return answer;
+    }) as typeof redis.watch;
+    t.after(() => server.thaw());
+    await assert.rejects(add(), /Command timed out/);
+    redis.watch = watch;
+    server.thaw();
+    await add();
+    assert.equal(await server.redis.exists(rootOf() + key.uid), 1);
+  });
+
   it('runs claims of a small namespace between those of a large one', async () => {
     const addAll = (count: number, namespace: string) =>
       queue.add(
