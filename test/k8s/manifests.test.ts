@@ -598,11 +598,6 @@ describe('k8s/', () => {
       assert.deepEqual([...rightsOf('sutler-jobs')].toSorted(), asked.toSorted());
     });
 
-    it('of notices are, in a component of their own, to read the volumes that notices name', () => {
-      const asked = grants(['get'], [kinds.volumes]);
-      assert.deepEqual([...rightsOf('sutler-ingest-webhooks')].toSorted(), asked.toSorted());
-    });
-
     it('of the sources of Knative and Argo Events are to read and watch claims and volumes', () => {
       const asked = grants(['get', 'list', 'watch'], [kinds.claims, kinds.volumes]);
       for (const role of ['sutler-event-source', 'sutler-argo-event-source'])
