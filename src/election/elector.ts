@@ -1,4 +1,4 @@
-import { performance } from 'node:perf_hooks';
+import { isDeepStrictEqual } from 'node:util';
 import type { Counter, Gauge, Registry } from 'prom-client';
 import type { Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
@@ -60,8 +60,6 @@ export class Elector {
   readonly #endWatch: () => void;
   /** The Lease as last read or written, which an update replaces. */
   #seen: Observation | undefined;
-  /** As that, or as the watch has shown it since, while this process leads. */
-  #latest: Pick<SeenLease, 'lease' | 'seenMs'> | undefined;
   #isAfterOther = false;
   /** The Lease was acquired, and no loss was noticed since. */
   #hasLease = false;
@@ -118,11 +116,8 @@ export class Elector {
     return holderOf(this.#seen, this.#clock.nowMs());
   }
 
-  /** The Lease as last seen, with what others have written to it; undefined: not read yet. */
-  get seen(): SeenLease | undefined {
-    if (this.#latest === undefined) return undefined;
-    const { lease, seenMs } = this.#latest;
-    return { lease, otherHolder: otherHolder(this.holder), seenMs };
+  get seen(): SeenLease {
+    return { lease: this.#seen, otherHolder: otherHolder(this.holder) };
   }
 
   /** Whether another provisioner was the last to hold the Lease before this process acquired it. */
@@ -185,11 +180,9 @@ export class Elector {
     try {
       const takenMs = await this.#withLimit(renewDeadlineMs, (signal) => this.#attempt(signal));
       this.#reportTrouble(undefined);
-      this.#trouble = undefined;
       if (takenMs !== undefined) return Math.max(1, Math.min(delayMs, takenMs));
     } catch (error) {
       this.#reportTrouble(error);
-      this.#trouble = messageOf(error);
       return delayMs;
     }
     if (this.#isClosing) {
@@ -232,6 +225,7 @@ export class Elector {
   /** @param error  undefined: the Lease can be read and written */
   #reportTrouble(error: unknown): void {
     const lease = this.#options.leaseName;
+    this.#trouble = error === undefined ? undefined : messageOf(error);
     if (error === undefined) this.#outage.ended({ lease }, 'the Lease can be read and written');
     else this.#outage.met(messageOf(error), { err: error, lease }, UNREACHABLE);
   }
@@ -277,16 +271,17 @@ export class Elector {
   }
 
   #observe(stored: StoredLease | undefined): void {
-    this.#latest = { lease: stored, seenMs: performance.now() };
     this.#seen = observe(this.#seen, stored, this.#clock.nowMs());
   }
 
   #leaseChanged(lease: StoredLease | undefined): void {
     if (this.#isClosing) return;
-    this.#latest = { lease, seenMs: performance.now() };
     if (this.#hasLease) {
-      // The watch also reports our own writes, possibly late. After another's, read the Lease now.
-      if (lease?.record.holder !== this.#options.identity) this.#loop.runNow();
+      // The watch also reports our own writes, possibly late. After another's, renew now: that is
+      // refused where the Lease has changed, and then it is read.
+      const isHeld = lease?.record.holder === this.#options.identity;
+      if (!isHeld || !isDeepStrictEqual(lease.annotations, this.#seen?.annotations))
+        this.#loop.runNow();
       return;
     }
     this.#observe(lease);

@@ -18,8 +18,6 @@ export interface LeaseFollowerOptions {
   readonly store: Pick<LeaseStore, 'get' | 'watch'>;
   /** "namespace/name", for people. */
   readonly lease: string;
-  /** Whether there may be no Lease, since nobody competes for it. */
-  readonly mayLack?: boolean;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -42,8 +40,8 @@ export class LeaseFollower implements LeaseView {
   readonly #firstRead: Promise<void>;
   #endFirstRead: () => void = () => undefined;
   #seen: Observation | undefined;
-  /** By performance.now(), before the read began. */
-  #seenMs = -Infinity;
+  /** When the last read that succeeded began, by performance.now(). */
+  #readMs = -Infinity;
   #trouble: string | undefined;
   readonly #outage: Outage;
 
@@ -61,24 +59,18 @@ export class LeaseFollower implements LeaseView {
     this.#endWatch = store.watch(() => this.#loop.runNow());
   }
 
-  /** The other provisioner that holds the Lease; undefined: none does, its time is over, or it is
-   * not known. */
-  get otherHolder(): string | undefined {
-    return otherHolder(holderOf(this.#seen, this.#options.clock.nowMs()));
-  }
-
-  /** The Lease as it was read last; undefined: it was not read yet. */
-  get seen(): SeenLease | undefined {
-    if (this.#seenMs === -Infinity) return undefined;
-    return { lease: this.#seen, otherHolder: this.otherHolder, seenMs: this.#seenMs };
+  get seen(): SeenLease {
+    const holder = holderOf(this.#seen, this.#options.clock.nowMs());
+    return { lease: this.#seen, otherHolder: otherHolder(holder) };
   }
 
   get pause(): string | undefined {
-    return this.seen && pauseOf(this.seen);
+    return pauseOf(this.seen);
   }
 
   judge(history: string, isBegun: boolean): CallVerdict {
-    return judgeCall(this.seen, { history, isBegun, nowMs: performance.now() });
+    const times = { readMs: this.#readMs, nowMs: performance.now() };
+    return judgeCall(this.seen, { history, isBegun, ...times });
   }
 
   /** Why it is not known who holds the Lease, in one line; undefined while it is. */
@@ -99,15 +91,15 @@ export class LeaseFollower implements LeaseView {
 
   /** @returns how long to wait before the next read, in ms */
   async #read(stopped: AbortSignal): Promise<number> {
-    const { store, clock, lease, mayLack = false } = this.#options;
+    const { store, clock, lease } = this.#options;
     const beganMs = performance.now();
     try {
       const read = await store.get(signalWithin(stopped, GET_TIMEOUT_MS));
-      this.#seenMs = beganMs;
+      this.#readMs = beganMs;
       this.#seen = observe(this.#seen, read, clock.nowMs());
       this.#outage.ended({ lease }, 'the driver’s Lease can be read');
       this.#trouble =
-        read === undefined && !mayLack
+        read === undefined
           ? `there is no Lease ${lease}: an ingest writes it when it begins to lead; if one ` +
             'leads, give jobs the same --leader-election-namespace'
           : undefined;

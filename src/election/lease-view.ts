@@ -36,12 +36,10 @@ export interface LeaseView {
 
 /** The Lease as it was seen last. */
 export interface SeenLease {
-  /** Undefined: there is none. */
+  /** Undefined: there is none, or it was not read yet. */
   readonly lease: Pick<StoredLease, 'record' | 'annotations'> | undefined;
   /** Another provisioner that holds it, and whose time is not over. */
   readonly otherHolder: string | undefined;
-  /** By performance.now(). */
-  readonly seenMs: number;
 }
 
 /** The text of REDIS_HISTORY. */
@@ -72,26 +70,37 @@ export function drainOf(
   };
 }
 
-/** Why nothing new is begun; undefined while it is. */
-export function pauseOf({ lease, otherHolder }: SeenLease): string | undefined {
+/** Why nothing new is begun, even by a process that leads; undefined while it is. */
+export function holdOf({ lease, otherHolder }: SeenLease): string | undefined {
   if (otherHolder !== undefined) return `${otherHolder} holds the driver's Lease`;
   const drain = drainOf(lease?.annotations);
-  if (drain !== undefined) return `sutler is drained by ${drain.by}`;
-  if (lease !== undefined && !isOfOurs(lease))
-    return 'another provisioner was the last to hold the driver’s Lease';
-  return undefined;
+  return drain && `sutler is drained by ${drain.by}`;
+}
+
+/** Why nothing new is begun; undefined while it is. */
+export function pauseOf(seen: SeenLease): string | undefined {
+  const { lease } = seen;
+  const isAfterOther = lease !== undefined && !isOfOurs(lease);
+  const afterOther = 'another provisioner was the last to hold the driver’s Lease';
+  return holdOf(seen) ?? (isAfterOther ? afterOther : undefined);
 }
 
 /** M2: what the Lease, as a worker sees it, says of a call. What is under way is finished while
- * another provisioner holds the Lease; nothing new is begun then. */
+ * another provisioner holds the Lease; nothing new is begun then.
+ * @param o.readMs  when the Lease was read last, and
+ * @param o.nowMs   now, both by performance.now() */
 export function judgeCall(
-  seen: SeenLease | undefined,
-  o: { readonly history: string; readonly isBegun: boolean; readonly nowMs: number },
+  seen: SeenLease,
+  o: {
+    readonly history: string;
+    readonly isBegun: boolean;
+    readonly readMs: number;
+    readonly nowMs: number;
+  },
 ): CallVerdict {
-  if (seen === undefined) return { kind: 'unclear', reason: 'the driver’s Lease was not read yet' };
-  const untilMs = seen.seenMs + GRACE_MS;
+  const untilMs = o.readMs + GRACE_MS;
   if (o.nowMs >= untilMs)
-    return { kind: 'unclear', reason: 'the driver’s Lease could not be read for 10 s' };
+    return { kind: 'unclear', reason: 'the driver’s Lease was not read in the last 10 s' };
   const { lease } = seen;
   if (lease === undefined) return { kind: 'unclear', reason: 'no ingest has led this driver yet' };
   const pause = o.isBegun ? undefined : pauseOf(seen);

@@ -63,7 +63,7 @@ export function holderOf(seen: SeenRecord | undefined, nowMs: number): string | 
 export type Decision =
   | { readonly kind: 'write'; readonly record: LeaseRecord }
   /** Another process holds it, for `forMs` ms at least. */
-  | { readonly kind: 'wait'; readonly holder: string; readonly forMs: number };
+  | { readonly kind: 'wait'; readonly forMs: number };
 
 export interface Candidate {
   readonly identity: string;
@@ -95,7 +95,7 @@ export function decide(
     return { kind: 'write', record: { ...fresh, acquiredMs, transitions } };
   }
   const forMs = seen.atMs + durationMs - nowMs;
-  if (holder !== '' && forMs > 0) return { kind: 'wait', holder, forMs };
+  if (holder !== '' && forMs > 0) return { kind: 'wait', forMs };
   return { kind: 'write', record: { ...fresh, transitions: transitions + 1 } };
 }
 

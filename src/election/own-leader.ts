@@ -1,7 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import type { Claim } from '../kube/objects.ts';
-import type { CallVerdict, LeaseView, SeenLease } from './lease-view.ts';
-import { pauseOf } from './lease-view.ts';
+import { type CallVerdict, holdOf, type LeaseView, type SeenLease } from './lease-view.ts';
 
 /** Which claim. */
 interface ClaimKey {
@@ -18,6 +17,8 @@ export interface LeadStatus {
   readonly holder: string | undefined;
   /** How often the Lease has changed its holder; 0: not known. */
   readonly transitions: number;
+  /** The driver's Lease, where this account may read it. */
+  readonly seen: SeenLease;
 }
 
 /** Ingest and jobs are one process with a Redis of its own, so jobs asks ingest who leads. No other
@@ -29,16 +30,13 @@ export class OwnLeader implements LeaseView {
   freshClaim: (key: ClaimKey) => Claim | undefined = () => undefined;
   #status: LeadStatus | undefined;
   #history: string | undefined;
-  #seen: () => SeenLease | undefined = () => undefined;
 
   constructor(node?: string) {
     this.node = node;
   }
 
-  /** @param seen  the driver's Lease, where this account may read it */
-  follow(status: LeadStatus, seen: () => SeenLease | undefined): void {
+  follow(status: LeadStatus): void {
     this.#status = status;
-    this.#seen = seen;
   }
 
   /** The leader has begun with this history of Redis' data; undefined: it has to begin anew. */
@@ -52,11 +50,8 @@ export class OwnLeader implements LeaseView {
   }
 
   get pause(): string | undefined {
-    const { isLeader, holder = 'no process' } = this.#status ?? {};
-    if (isLeader !== true) return `${holder} leads, and this process waits for the Lease`;
-    const seen = this.#seen();
-    // Its own Lease, which it holds or does not need.
-    return seen === undefined ? undefined : pauseOf({ ...seen, lease: withoutHolder(seen) });
+    if (this.#status?.isLeader === true) return holdOf(this.#status.seen);
+    return `${this.#status?.holder ?? 'no process'} leads, and this process waits for the Lease`;
   }
 
   judge(history: string, isBegun: boolean): CallVerdict {
@@ -67,10 +62,4 @@ export class OwnLeader implements LeaseView {
       return { kind: 'unclear', reason: 'the leader has not confirmed its Redis yet' };
     return { kind: 'may', untilMs: performance.now() + leadsForMs };
   }
-}
-
-/** Of a Lease that nobody competes for, only the annotations count. */
-function withoutHolder({ lease, otherHolder }: SeenLease): SeenLease['lease'] {
-  if (lease === undefined || otherHolder !== undefined) return lease;
-  return { ...lease, record: { ...lease.record, holder: 'sutler_' } };
 }

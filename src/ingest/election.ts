@@ -3,7 +3,7 @@ import { Elector } from '../election/elector.ts';
 import { KubeLeaseStore } from '../election/kube-lease-store.ts';
 import { IDENTITY_PREFIX, type LeaseTimes } from '../election/lease.ts';
 import { LeaseFollower } from '../election/lease-follower.ts';
-import type { SeenLease } from '../election/lease-view.ts';
+import type { LeadStatus } from '../election/own-leader.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { DriverDeps } from './driver-deps.ts';
 import type { LeaderLease, Leadership } from './leadership.ts';
@@ -18,15 +18,16 @@ export function openElection(
   if (base.context.flags.leaderElection) return competeForLease(base, times, leadership);
   const follower = followLease(base);
   const lease =
-    base.ownLeader === undefined ? openNamedLease(base, leadership, follower) : leadAlone();
-  base.ownLeader?.follow(lease, () => follower.seen);
-  tickEverySecond(base.context, leadership, follower);
+    base.ownLeader === undefined ? openNamedLease(base, leadership, follower) : leadAlone(follower);
+  base.ownLeader?.follow(lease);
+  tickEverySecond(base.context, leadership, lease);
   leadership.begin(lease);
   return () => undefined;
 }
 
 /** --leader-election=false: only one ingest of the driver may run. */
 function leadAlone(
+  follower: LeaseFollower,
   write = (_transitions: number): Promise<void> => Promise.resolve(),
 ): LeaderLease {
   let transitions = 0;
@@ -34,6 +35,9 @@ function leadAlone(
     isLeader: true,
     leadsForMs: Infinity,
     holder: undefined,
+    get seen() {
+      return follower.seen;
+    },
     get transitions() {
       return transitions;
     },
@@ -69,9 +73,9 @@ function openNamedLease(
     renewedMs: Date.now(),
   };
   const { signal } = new AbortController();
-  return leadAlone(async (transitions) => {
+  return leadAlone(follower, async (transitions) => {
     await follower.waitForFirstRead();
-    const { otherHolder } = follower;
+    const { otherHolder } = follower.seen;
     if (otherHolder !== undefined)
       throw new Error(`${otherHolder} holds the Lease ${lease.namespace}/${lease.name}: stop it`);
     const record = { ...held, transitions };
@@ -111,7 +115,7 @@ function competeForLease(
     },
     onStoppedLeading: (reason) => leadership.end(reason),
   });
-  base.ownLeader?.follow(elector, () => elector.seen);
+  base.ownLeader?.follow(elector);
   closers.add('elector', async () => {
     queue.block();
     await elector.close();
@@ -129,7 +133,7 @@ const TICK_MS = 1_000;
 function tickEverySecond(
   { closers }: DriverDeps['context'],
   leadership: Leadership,
-  lease: { readonly seen: SeenLease | undefined },
+  lease: Pick<LeadStatus, 'seen'>,
 ): void {
   const timer = setInterval(() => leadership.tick(lease.seen), TICK_MS);
   closers.add('leadership', () => clearInterval(timer));
@@ -143,7 +147,6 @@ function followLease({ context, connections, lease }: DriverDeps): LeaseFollower
   const follower = new LeaseFollower({
     store: new KubeLeaseStore({ client: connections.kube, ...lease, log: quietLog }),
     lease: `${lease.namespace}/${lease.name}`,
-    mayLack: true,
     clock: systemClock,
     log: quietLog,
   });

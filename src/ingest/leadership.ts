@@ -158,7 +158,7 @@ export class Leadership {
 
   /** To be called every second, with what the driver's Lease says: all that the leader does again
    * and again. */
-  tick(seen: SeenLease | undefined): void {
+  tick(seen: SeenLease): void {
     const { dispatcher, journal, pause, queue, resync, sweep } = this.#options;
     this.#ask();
     void dispatcher.look();
@@ -170,10 +170,9 @@ export class Leadership {
   }
 
   /** Tells people what the Lease says, and how the journal is. Never rejects. */
-  async report(seen: SeenLease | undefined): Promise<void> {
+  async report({ otherHolder: otherProvisioner, lease }: SeenLease): Promise<void> {
     const { place, link, queue, journal, log } = this.#options;
     if (link.trouble !== undefined) return;
-    const { otherHolder: otherProvisioner, lease } = seen ?? {};
     try {
       const known = { otherProvisioner, drain: drainOf(lease?.annotations) };
       const isNews = queue.isAllowing || otherProvisioner !== undefined;

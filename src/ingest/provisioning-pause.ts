@@ -26,12 +26,12 @@ export class ProvisioningPause {
   }
 
   /** To be called every second with what the driver's Lease says. */
-  learn(seen: SeenLease | undefined, isLeading: boolean): void {
-    if (seen?.otherHolder !== undefined) this.#hasOtherLed = true;
+  learn({ lease, otherHolder }: SeenLease, isLeading: boolean): void {
+    if (otherHolder !== undefined) this.#hasOtherLed = true;
     if (!isLeading) return;
     if (this.#hasOtherLed) this.afterOther.notify();
     this.#hasOtherLed = false;
-    const isAllowed = drainOf(seen?.lease?.annotations) === undefined;
+    const isAllowed = drainOf(lease?.annotations) === undefined;
     if (isAllowed !== this.#isAllowed) this.#change(isAllowed);
   }
 

@@ -206,6 +206,15 @@ describe('Elector', () => {
     assert.equal(store.lease?.record.transitions, 10);
   });
 
+  it('sees at once what others write to the Lease that it holds', async () => {
+    const a = candidate('a', store.connect());
+    await clock.pass(1000);
+    store.write(store.lease?.record, { 'sutler.dev/drain': '{}' });
+    await runPending();
+    assert.deepEqual(a.elector.seen.lease?.annotations, { 'sutler.dev/drain': '{}' });
+    assert.equal(a.elector.isLeader, true);
+  });
+
   it('creates the Lease again when it was deleted', async () => {
     const a = candidate('a', store.connect());
     await clock.pass(1000);

@@ -50,16 +50,16 @@ describe('LeaseFollower', () => {
     write(UPSTREAM);
     await start();
     await follower.waitForFirstRead();
-    assert.equal(follower.otherHolder, UPSTREAM);
+    assert.equal(follower.seen.otherHolder, UPSTREAM);
   });
 
   it('sees another holder as soon as the watch tells of it', async () => {
     write('sutler_a');
     await start();
-    assert.equal(follower.otherHolder, undefined);
+    assert.equal(follower.seen.otherHolder, undefined);
     write(UPSTREAM);
     await runPending();
-    assert.equal(follower.otherHolder, UPSTREAM);
+    assert.equal(follower.seen.otherHolder, UPSTREAM);
   });
 
   it('reads the Lease after an event: that may have waited while the process stood still', async () => {
@@ -77,16 +77,16 @@ describe('LeaseFollower', () => {
     await start();
     write(UPSTREAM);
     await clock.pass(6_100);
-    assert.equal(follower.otherHolder, UPSTREAM);
+    assert.equal(follower.seen.otherHolder, UPSTREAM);
   });
 
   it('counts a Lease as expired when it has not changed for its duration', async () => {
     write(UPSTREAM);
     await start();
     await clock.pass(14_000);
-    assert.equal(follower.otherHolder, UPSTREAM);
+    assert.equal(follower.seen.otherHolder, UPSTREAM);
     await clock.pass(1_100);
-    assert.equal(follower.otherHolder, undefined);
+    assert.equal(follower.seen.otherHolder, undefined);
   });
 
   it('counts a Lease as expired soon although the clock was set back', async () => {
@@ -94,7 +94,7 @@ describe('LeaseFollower', () => {
     await start();
     clock.setBack(3_600_000);
     await clock.pass(25_000);
-    assert.equal(follower.otherHolder, undefined);
+    assert.equal(follower.seen.otherHolder, undefined);
   });
 
   it('counts a Lease as held while it is renewed', async () => {
@@ -105,7 +105,7 @@ describe('LeaseFollower', () => {
       write(UPSTREAM);
     }
     await runPending();
-    assert.equal(follower.otherHolder, UPSTREAM);
+    assert.equal(follower.seen.otherHolder, UPSTREAM);
   });
 
   it('says so while the Lease can’t be read', async () => {
@@ -124,9 +124,9 @@ describe('LeaseFollower', () => {
     await start();
     connection.broken = true;
     await clock.pass(10_000);
-    assert.equal(follower.otherHolder, UPSTREAM);
+    assert.equal(follower.seen.otherHolder, UPSTREAM);
     await clock.pass(5_100);
-    assert.equal(follower.otherHolder, undefined);
+    assert.equal(follower.seen.otherHolder, undefined);
   });
 
   it('says which Lease there is none of', async () => {
@@ -142,15 +142,15 @@ describe('LeaseFollower', () => {
     await start();
     write('', 1_000);
     await runPending();
-    assert.equal(follower.otherHolder, undefined);
+    assert.equal(follower.seen.otherHolder, undefined);
   });
 
   it('takes a Lease for held at first, even if it was renewed long ago', async () => {
     write(UPSTREAM);
     await clock.jump(3_600_000);
     await start();
-    assert.equal(follower.otherHolder, UPSTREAM);
+    assert.equal(follower.seen.otherHolder, UPSTREAM);
     await clock.pass(15_100);
-    assert.equal(follower.otherHolder, undefined);
+    assert.equal(follower.seen.otherHolder, undefined);
   });
 });

@@ -35,12 +35,11 @@ function seen(given: Given = {}): SeenLease {
       },
     },
     otherHolder,
-    seenMs: 1_000,
   };
 }
 
-function judge(view: SeenLease | undefined, isBegun = false, nowMs = 2_000): string {
-  const verdict = judgeCall(view, { history: HISTORY, isBegun, nowMs });
+function judge(view: SeenLease, isBegun = false, nowMs = 2_000, readMs = 1_000): string {
+  const verdict = judgeCall(view, { history: HISTORY, isBegun, readMs, nowMs });
   return verdict.kind === 'may' ? `may until ${verdict.untilMs}` : verdict.kind;
 }
 
@@ -102,7 +101,8 @@ describe('a call', () => {
       assert.equal(judge(seen(given), true), begun));
   }
 
-  it('is unclear before the Lease was read', () => assert.equal(judge(undefined), 'unclear'));
+  it('is unclear before the Lease was read', () =>
+    assert.equal(judge(seen(), true, 2_000, -Infinity), 'unclear'));
 
   it('is unclear once the Lease was read 10 s ago, not before', () => {
     assert.equal(judge(seen(), true, 1_000 + GRACE_MS - 1), MAY);
@@ -110,14 +110,14 @@ describe('a call', () => {
   });
 
   it('is unclear where there is no Lease', () =>
-    assert.equal(judge({ lease: undefined, otherHolder: undefined, seenMs: 1_000 }), 'unclear'));
+    assert.equal(judge({ lease: undefined, otherHolder: undefined }), 'unclear'));
 });
 
 describe('the pause of new work', () => {
   it('is none while a sutler holds the Lease', () => assert.equal(pauseOf(seen()), undefined));
 
   it('is none where there is no Lease', () =>
-    assert.equal(pauseOf({ lease: undefined, otherHolder: undefined, seenMs: 0 }), undefined));
+    assert.equal(pauseOf({ lease: undefined, otherHolder: undefined }), undefined));
 
   it('names the other provisioner that holds the Lease', () =>
     assert.equal(pauseOf(seen({ otherHolder: OTHER })), "upstream-0 holds the driver's Lease"));

@@ -74,7 +74,7 @@ describe('decide', () => {
       [5000, 15_000],
       [19_999, 1],
     ] as const)
-      assert.deepEqual(decide(seen, me, nowMs), { kind: 'wait', holder: 'other', forMs });
+      assert.deepEqual(decide(seen, me, nowMs), { kind: 'wait', forMs });
   });
 });
 

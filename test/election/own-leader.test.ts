@@ -1,24 +1,18 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
 import type { SeenLease } from '#src/election/lease-view.ts';
-import { OwnLeader } from '#src/election/own-leader.ts';
+import { type LeadStatus, OwnLeader } from '#src/election/own-leader.ts';
 
 const HISTORY = 'marker:replid';
 
 describe('a process with a Redis of its own', () => {
-  let status: {
-    isLeader: boolean;
-    leadsForMs: number;
-    holder: string | undefined;
-    transitions: number;
-  };
-  let seen: SeenLease | undefined;
+  let status: { -readonly [field in keyof LeadStatus]: LeadStatus[field] };
   let own: OwnLeader;
   beforeEach(() => {
-    status = { isLeader: true, leadsForMs: 5_000, holder: 'sutler_a', transitions: 3 };
-    seen = undefined;
+    const seen = { lease: undefined, otherHolder: undefined };
+    status = { isLeader: true, leadsForMs: 5_000, holder: 'sutler_a', transitions: 3, seen };
     own = new OwnLeader();
-    own.follow(status, () => seen);
+    own.follow(status);
     own.confirm(HISTORY);
   });
   const judge = (isBegun = false, history = HISTORY): string => own.judge(history, isBegun).kind;
@@ -28,7 +22,6 @@ describe('a process with a Redis of its own', () => {
       annotations: otherHolder === undefined ? { 'sutler.dev/drain': '{"by":"ann"}' } : {},
     },
     otherHolder,
-    seenMs: 0,
   });
 
   it('may call the driver while it leads, for as long as it does so without a renewal', () => {
@@ -55,13 +48,13 @@ describe('a process with a Redis of its own', () => {
   });
 
   it('begins nothing new while it is drained, and finishes what was begun', () => {
-    seen = drained();
+    status.seen = drained();
     assert.deepEqual([judge(), judge(true)], ['paused', 'may']);
     assert.equal(own.pause, 'sutler is drained by ann');
   });
 
   it('begins nothing new while another provisioner holds a Lease that it does not compete for', () => {
-    seen = drained('upstream-0');
+    status.seen = drained('upstream-0');
     assert.deepEqual([judge(), judge(true)], ['paused', 'may']);
   });
 

@@ -108,14 +108,16 @@ export function openTestProducer(url: string, driver: string, metrics: Registry)
     driverTrouble: () => undefined,
     log: silentLog,
   });
+  const seen = { lease: undefined, otherHolder: undefined };
   leadership.begin({
     isLeader: true,
     leadsForMs: Infinity,
     holder: undefined,
     transitions: 0,
+    seen,
     renewNow: () => Promise.resolve(),
   });
-  const ticks = setInterval(() => leadership.tick(undefined), TICK_MS);
+  const ticks = setInterval(() => leadership.tick(seen), TICK_MS);
   const closed = new AbortController();
   return {
     ensureQueued: (key: KeyToQueue) => queue.ensureQueued(key),

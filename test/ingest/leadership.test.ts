@@ -117,6 +117,7 @@ describe('Leadership', () => {
       leadsForMs: 10_000,
       holder: 'sutler_a',
       transitions: 7,
+      seen: { lease: undefined, otherHolder: undefined },
       renewNow: async (least = 0) => {
         lease.transitions = Math.max(lease.transitions, least);
         const annotation = leadership.annotations(lease)['sutler.dev/redis-history'] ?? '';
@@ -184,7 +185,7 @@ describe('Leadership', () => {
     leadership.end('test');
     done = [];
     queue.ensureQueued(key);
-    leadership.tick(undefined);
+    leadership.tick(lease.seen);
     await sleep(100);
     assert.deepEqual([done, serves.size], [[], 0]);
   });
@@ -198,7 +199,7 @@ describe('Leadership', () => {
 
   it('does nothing at a tick while Redis keeps its data', async () => {
     await beginAnew();
-    leadership.tick(undefined);
+    leadership.tick(lease.seen);
     await sleep(100);
     assert.deepEqual(done, []);
   });
@@ -210,7 +211,7 @@ describe('Leadership', () => {
     it(`begins again at the next tick after Redis ${what}`, async () => {
       await beginAnew();
       await lose();
-      leadership.tick(undefined);
+      leadership.tick(lease.seen);
       await untilBegun(2);
       assert.deepEqual(done, [
         'ended',
@@ -249,11 +250,11 @@ describe('Leadership', () => {
   it('asks nothing of a Redis that can’t be reached', async () => {
     trouble = 'away';
     leadership.begin(lease);
-    leadership.tick(undefined);
+    leadership.tick(lease.seen);
     await sleep(100);
     assert.deepEqual([begun, await termOf()], [[], null]);
     trouble = undefined;
-    leadership.tick(undefined);
+    leadership.tick(lease.seen);
     await untilBegun();
   });
 
@@ -265,7 +266,7 @@ describe('Leadership', () => {
     assert.equal(leadership.trouble, 'nothing is enqueued: the API server is away');
     assert.deepEqual(begun, []);
     journal.begin = begin;
-    leadership.tick(undefined);
+    leadership.tick(lease.seen);
     await untilBegun();
     assert.equal(leadership.trouble, undefined);
   });
@@ -273,12 +274,12 @@ describe('Leadership', () => {
   it('tries the journal again later where this account may not write it', async (t) => {
     await beginAnew();
     journal.isOff = true;
-    leadership.tick(undefined);
+    leadership.tick(lease.seen);
     await sleep(100);
     assert.deepEqual(done, []);
     const { now } = performance;
     t.mock.method(performance, 'now', () => now.call(performance) + 61_000);
-    leadership.tick(undefined);
+    leadership.tick(lease.seen);
     await untilBegun(2);
     assert.ok((done as readonly string[]).includes('journal of 7'));
   });
@@ -319,7 +320,7 @@ describe('Leadership', () => {
     beforeEach(() => {
       ownLeader = new OwnLeader();
       leadership = open();
-      ownLeader.follow(lease, () => undefined);
+      ownLeader.follow(lease);
     });
     const verdict = (): string | undefined => {
       const { history = '' } = begun.at(-1) ?? {};
@@ -362,7 +363,6 @@ describe('Leadership', () => {
     ): Parameters<Leadership['report']>[0] => ({
       lease: { record: { holder: otherHolder ?? 'sutler_a', ...times }, annotations },
       otherHolder,
-      seenMs: 0,
     });
 
     it('what is in the journal, and who drains', async () => {

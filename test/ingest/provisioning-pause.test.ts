@@ -11,7 +11,7 @@ const OTHER: SeenLease = { ...ALLOWED, otherHolder: 'upstream-0' };
 function seen(annotations: Readonly<Record<string, string>>): SeenLease {
   const times = { durationMs: 15_000, acquiredMs: 0, renewedMs: 0 };
   const record = { holder: 'sutler_a', transitions: 1, ...times };
-  return { lease: { record, annotations }, otherHolder: undefined, seenMs: 0 };
+  return { lease: { record, annotations }, otherHolder: undefined };
 }
 
 describe('ProvisioningPause', () => {
