@@ -6,7 +6,7 @@ import { ExpressAdapter } from '@bull-board/express';
 import { Queue } from 'bullmq';
 import type { Express, RequestHandler } from 'express';
 import { keyOf } from '../kube/resources.ts';
-import { isWork, parseJob } from '../queue/contract.ts';
+import { parseJob } from '../queue/contract.ts';
 import { listQueues, type QueueEntry } from '../queue/queues.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
@@ -116,7 +116,7 @@ function boardOf(queue: Queue): BullMQAdapter {
     description: 'A job that fails is delayed until its next run, and is never in "Failed".',
     externalJobUrl: ({ data, finishedOn }) => {
       const parsed = parseJob(data);
-      return parsed.ok && isWork(parsed.key) && !finishedOn
+      return parsed.ok && !finishedOn
         ? {
             displayText: 'Why it waits, and who has to act',
             href: pathOf({ kind: parsed.key.kind, object: keyOf(parsed.key) }),

@@ -1,4 +1,4 @@
-import { isWork, keyId, workId } from '../queue/contract.ts';
+import { JOB_KINDS, keyId, workId } from '../queue/contract.ts';
 import { showDoubts } from '../queue/run.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { activeJobIds, readJob } from '../queue/queues.ts';
@@ -61,7 +61,7 @@ const NOTHING_RUNS: ReadonlySet<string> = new Set();
 
 /** The claims and volumes that a worker is at, by keyId. */
 async function readRunning({ redis, prefix, driver }: RedisPlace): Promise<ReadonlySet<string>> {
-  const found = (['claim', 'volume'] as const).map(async (kind) => {
+  const found = JOB_KINDS.map(async (kind) => {
     const ids = await activeJobIds(redis, { prefix, queue: queueName(kind, driver) });
     return ids.map((uid) => keyId({ kind, uid }));
   });
@@ -81,7 +81,7 @@ export async function explainOne(
     reportDriver(place),
     readStatus(redis, { prefix, driver, key }),
     readJob(redis, { prefix, queue }, keyId(key)),
-    isWork(key) ? showDoubts(place, queue, [workId(key)]) : [],
+    showDoubts(place, queue, [workId(key)]),
   ]);
   const inDoubtUntilMs = doubtMs !== undefined && doubtMs > 0 ? nowMs + doubtMs : undefined;
   return explainEntry(entry, { state, ofAll: cause, status, job, inDoubtUntilMs });

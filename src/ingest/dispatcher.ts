@@ -2,14 +2,7 @@ import { performance } from 'node:perf_hooks';
 import type { Claim, Class } from '../kube/objects.ts';
 import { KubeError } from '../kube/kube-error.ts';
 import type { Journal } from '../journal/journal.ts';
-import {
-  bareKey,
-  type JobKind,
-  type KeyToQueue,
-  logFields,
-  type WorkKind,
-  workId,
-} from '../queue/contract.ts';
+import { bareKey, type JobKind, type KeyToQueue, logFields, workId } from '../queue/contract.ts';
 import { type KeyRequest, PendingKeys } from '../queue/pending-keys.ts';
 import {
   type Leading,
@@ -90,7 +83,7 @@ function isRefusal(error: unknown): boolean {
   return error instanceof KubeError && [400, 413, 422].includes(error.code);
 }
 
-/** Gives keys their jobs; claims and volumes by docs/leak-proof.md, J1 to J5. Before the first job
+/** Gives keys their jobs by docs/leak-proof.md, J1 to J5. Before the first job
  * of a claim is added, its entry is in the journal; when its job is finished, the entry leaves, and
  * then the job. Requests never throw and never block. */
 export class Dispatcher {
@@ -289,19 +282,7 @@ export class Dispatcher {
     for (const { key, kind: what } of requests)
       if (what === 'promote') await this.#options.queue.promote(key);
     const adds = requests.filter((request) => request.kind !== 'promote');
-    if (kind === 'claim') return this.#addClaims(adds, leading);
-    if (kind === 'volume') return this.#addVolumes(adds, leading);
-    return this.#addOthers(kind, adds, leading);
-  }
-
-  /** Jobs that no history counts for, and that are gone when they are finished. */
-  async #addOthers(kind: JobKind, requests: readonly KeyRequest[], leading: Leading) {
-    if (requests.length === 0) return;
-    const adds = requests.map(({ key, kind: what }) => ({ key, isNow: what === 'now' }));
-    const states = await this.#options.queue.add(kind, adds, leading);
-    // Its run may have begun before the change: it gets another one.
-    for (const [i, request] of requests.entries())
-      if (states[i] === 'active') this.#askAgain(request);
+    await (kind === 'claim' ? this.#addClaims(adds, leading) : this.#addVolumes(adds, leading));
   }
 
   async #addClaims(requests: readonly KeyRequest[], leading: Leading): Promise<void> {
@@ -495,14 +476,14 @@ export class Dispatcher {
   }
 
   /** A job that no worker could read has done nothing: a claim with an entry gets another one. */
-  async #dropUnread(kind: WorkKind, unread: readonly string[], leading: Leading): Promise<void> {
+  async #dropUnread(kind: JobKind, unread: readonly string[], leading: Leading): Promise<void> {
     if (unread.length === 0) return;
     await this.#options.queue.remove(kind, unread, leading);
     for (const key of this.entries()) if (unread.includes(key.uid)) this.ensureQueued(key);
   }
 
   /** Removes finished jobs, and looks again at keys for which events came meanwhile. */
-  async #removeJobs(kind: WorkKind, ids: readonly string[]): Promise<void> {
+  async #removeJobs(kind: JobKind, ids: readonly string[]): Promise<void> {
     const { queue } = this.#options;
     const leading = this.#leading;
     if (ids.length === 0 || leading === undefined) return;

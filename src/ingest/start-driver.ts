@@ -14,6 +14,8 @@ import { inTreeNameOf } from '../migration/plugins.ts';
 import { readOpenCreations } from '../hints/open-creations.ts';
 import { redisSharedHandles } from '../hints/shared-handles.ts';
 import { systemClock } from '../runtime/clock.ts';
+import { type JournalPlace } from '../journal/list-journal.ts';
+import { listOpenSources } from '../journal/open-sources.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
 import type { Context, DriverDeps } from './driver-deps.ts';
@@ -138,22 +140,26 @@ function openLeadership(
   return leadership;
 }
 
-function openSweep(
-  { context, connections, driver, queue }: DriverDeps,
-  source: ObjectSource,
-): SnapshotSweep | undefined {
+function openSweep(deps: DriverDeps, source: ObjectSource): SnapshotSweep | undefined {
+  const { context, connections, driver, queue } = deps;
   const intervalMs = context.flags.snapshotOrphanSweepIntervalMs;
   if (!shouldSweep(intervalMs, driver.controllerCapabilities)) return undefined;
   const sweep = new SnapshotSweep({
     client: connections.kube,
     claims: (isWanted) => source.claims(isWanted),
-    ensureQueued: (key) => queue.ensureQueued(key),
+    openSources: () => listOpenSources(connections.kube, journalOf(deps)),
     isLeading: () => queue.isAllowing,
     intervalMs,
     log: context.log,
   });
   context.closers.add('snapshot sweep', () => sweep.stop());
   return sweep;
+}
+
+/** Where the driver's journal is. */
+function journalOf({ driver: { name }, lease, ownLeader }: DriverDeps): JournalPlace {
+  const { namespace, name: ofDriver } = lease;
+  return { namespace, lease: ofDriver, driver: name, node: ownLeader?.node };
 }
 
 /** A claim whose doubt is over is finished soon after, unless it can't be planned any more. */
@@ -298,30 +304,21 @@ function openHandlePublisher(
 }
 
 /** Reports orphans and missing volumes at each interval, if the driver can list its volumes. */
-function openAudit({
-  context,
-  connections,
-  driver: { name, controllerCapabilities },
-  lease,
-  queue,
-  pause,
-  events,
-  ownLeader,
-}: DriverDeps): void {
+function openAudit(deps: DriverDeps): void {
+  const { context, connections, lease, queue, pause, events, ownLeader } = deps;
+  const { name, controllerCapabilities } = deps.driver;
   const { flags, closers, log, metrics } = context;
   const { kube, gateways, link } = connections;
   const place = { redis: link.redis, prefix: flags.redisPrefix, driver: name };
-  const node = ownLeader?.node;
-  const journal = { namespace: lease.namespace, lease: lease.name, driver: name, node };
   if (flags.auditIntervalMs <= 0 || !controllerCapabilities.has('LIST_VOLUMES')) return;
   const auditing = startPeriodicAudit({
     ports: {
       csi: gateways,
       kube,
-      openCreations: () => readOpenCreations(kube, journal, place, systemClock.nowMs()),
+      openCreations: () => readOpenCreations(kube, journalOf(deps), place, systemClock.nowMs()),
       ledger: redisAuditLedger(place),
       driver: name,
-      ownNode: node,
+      ownNode: ownLeader?.node,
       timeoutMs: flags.timeoutMs,
       minAgeMs: flags.auditMinAgeMs,
       nowMs: () => systemClock.nowMs(),

@@ -9,6 +9,7 @@ import type { OwnLeader } from '../election/own-leader.ts';
 import type { GatewayPool } from '../gateway-client/pool.ts';
 import { redisSharedHandles } from '../hints/shared-handles.ts';
 import type { JournalPlace } from '../journal/list-journal.ts';
+import { listOpenSources } from '../journal/open-sources.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
@@ -23,7 +24,6 @@ import { RefusedSizes } from './claim/refused-sizes.ts';
 import { ClassLimits } from './class-limit.ts';
 import type { flags } from './flags.ts';
 import { createOperationCounts, type OperationCounts } from './operation-counts.ts';
-import { listOpenSources } from './release-sources.ts';
 import { VolumeLists } from './volume/volume-lists.ts';
 
 /* What the runs of one driver's jobs work with, grouped by what it is for. It is made
@@ -119,7 +119,7 @@ export interface SharedParts {
  * without another run. */
 const KEEP_PLACE_MS = 120_000;
 
-/** Makes what the runs of claims, volumes and snapshots work with. */
+/** Makes what the runs of claims and volumes work with. */
 export function buildDependencies(
   { flags, env, closers, log, metrics }: JobsContext,
   { kube, gateways, link, driver: watched }: DriverConnections,

@@ -37,7 +37,7 @@ export const flags = defineFlags({
       min: '1s',
       help:
         'How long a job stays with a worker that died. Another worker takes it within a third of ' +
-        'that time after it, 10 s at most (snapshots: 60 s).',
+        'that time after it, 10 s at most.',
     },
     'node-deployment-immediate-binding': {
       type: 'bool',

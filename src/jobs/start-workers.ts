@@ -6,7 +6,7 @@ import { leaseName } from '../election/lease.ts';
 import { LeaseFollower } from '../election/lease-follower.ts';
 import { isOutage, KubeError } from '../kube/kube-error.ts';
 import { Consumer } from '../queue/consumer.ts';
-import { type JobKey, type JobKind, logFields } from '../queue/contract.ts';
+import { JOB_KINDS, type JobKey, logFields } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { RedisUnavailable } from '../redis/ask-redis.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
@@ -15,7 +15,6 @@ import { type Logger, traceStep } from '../runtime/log.ts';
 import { type FeatureGates, parseFeatureGates, retiredGates } from '../volumes/flags.ts';
 import { reconcileClaim } from './claim/reconcile-claim.ts';
 import { buildDependencies, type JobsContext, type SharedParts } from './dependencies.ts';
-import { reconcileSnapshot } from './release-sources.ts';
 import { reconcileVolume } from './volume/reconcile-volume.ts';
 
 /** Begins to take the jobs of one driver, as soon as the driver is known. Resolves then, or when
@@ -32,7 +31,7 @@ export async function startWorkers(
     log.warn(`--feature-gates: ${gate} is accepted and ignored: it is always on; remove it`);
   const known = await connections.driver.waitUntilKnown(stopping);
   if (known === undefined) return;
-  const { name: driver, controllerCapabilities } = known;
+  const { name: driver } = known;
   const caches = shared.caches.openDriver(known, gates);
   closers.add('caches', () => caches.stop());
   health.ready('kubernetes', () => caches.trouble);
@@ -45,13 +44,10 @@ export async function startWorkers(
   const lease = ownLeader ?? (await followLease(context, connections, journal));
   const parts = { driver, caches, gates, lease, journal, ownLeader };
   const deps = buildDependencies(context, connections, parts);
-  const makesSnapshots = controllerCapabilities.has('CREATE_DELETE_SNAPSHOT');
-  const kinds: readonly JobKind[] = makesSnapshots
-    ? ['claim', 'volume', 'snapshot']
-    : ['claim', 'volume'];
-  const consumers = kinds.map((kind) => {
+  const consumers = JOB_KINDS.map((kind) => {
     const consumer = new Consumer({
-      ...limitsOf(kind, flags),
+      concurrency: flags.workerThreads,
+      stalledCheckMs: Math.min(STALLED_CHECK_MS, flags.lockDurationMs / 3),
       link: shared.workerLink,
       driverState: connections.driver,
       plain: connections.link.redis,
@@ -78,25 +74,7 @@ export async function startWorkers(
  * each queue. */
 const STALLED_CHECK_MS = 10_000;
 
-/** There are few snapshots to remove our finalizer from, and none of them is urgent. */
-const SNAPSHOT_CONCURRENCY = 2;
-const SNAPSHOT_STALLED_CHECK_MS = 60_000;
-
-const RECONCILERS = {
-  claim: reconcileClaim,
-  volume: reconcileVolume,
-  snapshot: reconcileSnapshot,
-} as const;
-
-/** How many jobs of a kind are run at once, and how often it is looked for stalled ones. */
-function limitsOf(kind: JobKind, { workerThreads, lockDurationMs }: JobsContext['flags']) {
-  return kind === 'snapshot'
-    ? { concurrency: SNAPSHOT_CONCURRENCY, stalledCheckMs: SNAPSHOT_STALLED_CHECK_MS }
-    : {
-        concurrency: workerThreads,
-        stalledCheckMs: Math.min(STALLED_CHECK_MS, lockDurationMs / 3),
-      };
-}
+const RECONCILERS = { claim: reconcileClaim, volume: reconcileVolume } as const;
 
 /** Follows the driver's Lease, which says whether the driver may be called (docs/leak-proof.md,
  * M2), also when no ingest lives. Resolves when the Lease was read, or could not be. */

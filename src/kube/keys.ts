@@ -66,7 +66,7 @@ export const CLASS_SETTINGS = [MAX_IN_FLIGHT, CREATION_TIMEOUT];
 export const VOLUME_FINALIZER = 'external-provisioner.volume.kubernetes.io/finalizer';
 /** Keeps the source claim of a clone. Added and removed by jobs. */
 export const CLONE_PROTECTION = 'provisioner.storage.kubernetes.io/cloning-protection';
-/** Keeps the source snapshot of a restore. Added and removed by jobs; leftovers found by ingest. */
+/** Keeps the source snapshot of a restore. Added and removed by jobs; ingest removes leftovers. */
 export const SNAPSHOT_SOURCE_PROTECTION =
   'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
 

@@ -7,7 +7,7 @@ import { keyPrefix } from '../redis/key-prefix.ts';
 import { type Backoff, systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { type Logger, RareWarnings } from '../runtime/log.ts';
-import { isWork, type JobFacts, type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
+import { type JobFacts, type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
 import { lastRun, markingOf, type Run } from './run.ts';
 import { queueName } from './queue-keys.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
@@ -210,8 +210,8 @@ export class Consumer {
             this.#outcomes.failureDelayMs(failures, error),
         },
         metrics: { maxDataPoints: MetricsTime.ONE_WEEK },
-        // The leader removes a finished claim or volume once nothing needs to know of it.
-        removeOnComplete: { count: isWork(this.#options) ? -1 : 0 },
+        // The leader removes a finished job once nothing needs to know of it.
+        removeOnComplete: { count: -1 },
         removeOnFail: { count: 5000 },
       },
     );

@@ -5,7 +5,7 @@ import { traceId } from '../runtime/trace-id.ts';
 export const CONTRACT_VERSION = 1;
 
 /** The kinds of objects that jobs reconcile; each kind has a queue of its own. */
-export const JOB_KINDS = ['claim', 'volume', 'snapshot'] as const;
+export const JOB_KINDS = ['claim', 'volume'] as const;
 
 export type JobKind = (typeof JOB_KINDS)[number];
 
@@ -117,16 +117,6 @@ export function keyId(key: KeyUid): string {
 /** The part of a key that its job is found by. */
 export interface KeyUid extends Pick<JobKey, 'kind' | 'uid'> {
   readonly claimUid?: string | undefined;
-}
-
-/** A claim or volume: its jobs are of a history (history.ts), and stay until the leader has seen
- * that they are finished. */
-export type WorkKind = 'claim' | 'volume';
-
-export function isWork<K extends Pick<JobKey, 'kind'>>(
-  key: K,
-): key is K & { readonly kind: WorkKind } {
-  return key.kind === 'claim' || key.kind === 'volume';
 }
 
 /** A key without what it says of the claim, for a request that is kept: the claim may change. */

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type DriverPlace, keyPrefix, type RedisPlace } from '../redis/key-prefix.ts';
 import { defineNamedScript } from '../redis/named-script.ts';
-import type { WorkKind } from './contract.ts';
+import type { JobKind } from './contract.ts';
 import { markerKey, queueName, queueRoot } from './queue-keys.ts';
 
 /* A history is one uninterrupted life of Redis' data: a random marker that Redis keeps, and the id
@@ -162,7 +162,7 @@ export async function dropJobsOfBefore(
   history: string,
 ): Promise<boolean> {
   const { redis, prefix, driver } = place;
-  const rootOf = (kind: WorkKind): string => queueRoot(prefix, queueName(kind, driver));
+  const rootOf = (kind: JobKind): string => queueRoot(prefix, queueName(kind, driver));
   const keys = { ...historyKeys(place), claims: rootOf('claim'), volumes: rootOf('volume') };
   const args = { text: termText(term), known: history };
   for (;;) {

@@ -65,8 +65,8 @@ export const WORKER_STOPPING: Outcome = {
   delayMs: 0,
 };
 
-/* How long a key waits before its next run, by the outcome of its last one, for claims, volumes
- * (deletions) and snapshots alike:
+/* How long a key waits before its next run, by the outcome of its last one, for claims and volumes
+ * (deletions) alike:
  *
  *   retry    grows with each failure, from --retry-interval-start to --retry-interval-max, up to a
  *            quarter shorter or longer: on average the wait of upstream, which has no jitter, so

@@ -10,8 +10,7 @@ export interface QueuePlace {
   readonly queue: string;
 }
 
-/** The driver's queue for one kind of job: `claims.<driver>`, `volumes.<driver>`,
- * `snapshots.<driver>`. */
+/** The driver's queue for one kind of job: `claims.<driver>`, `volumes.<driver>`. */
 export function queueName(kind: JobKind, driver: string): string {
   // ':' separates the parts of BullMQ's keys.
   return `${kind}s.${driver.replaceAll(':', '-')}`;

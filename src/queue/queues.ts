@@ -2,7 +2,7 @@ import { ErrorCode, type Job, Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { type DriverPlace, keyPrefix } from '../redis/key-prefix.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
-import { isJobKind, type JobKind } from './contract.ts';
+import { isJobKind, JOB_KINDS, type JobKind } from './contract.ts';
 import { queueName, type QueuePlace, registryKey, queueRoot } from './queue-keys.ts';
 
 // The queues of an installation from outside: which there are, what they hold, their limits, and
@@ -160,8 +160,6 @@ export interface QueueLimits {
   readonly maxPerSecond: number;
 }
 
-/** The kinds whose runs call the driver to change something. */
-const LIMITED: readonly JobKind[] = ['claim', 'volume'];
 const SECOND_MS = 1_000;
 
 /** Stores the limits of the driver's queues, or removes them. Workers read them whenever they take
@@ -172,7 +170,7 @@ export async function storeLimits(
   { prefix, driver }: DriverPlace,
   limits: QueueLimits,
 ): Promise<boolean> {
-  const changes = LIMITED.map((kind) =>
+  const changes = JOB_KINDS.map((kind) =>
     useQueue(redis, { prefix, queue: queueName(kind, driver) }, (queue) => store(queue, limits)),
   );
   return (await Promise.all(changes)).includes(true);

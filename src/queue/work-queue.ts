@@ -6,15 +6,7 @@ import { type DriverPlace, keyPrefix, type RedisPlace } from '../redis/key-prefi
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { parseJson } from '../runtime/json.ts';
 import { type Logger, traceStep } from '../runtime/log.ts';
-import {
-  JOB_KINDS,
-  jobData,
-  type JobKind,
-  type KeyToQueue,
-  parseJob,
-  type WorkKind,
-  workId,
-} from './contract.ts';
+import { JOB_KINDS, jobData, type JobKind, type KeyToQueue, parseJob, workId } from './contract.ts';
 import { Fairness } from './fairness.ts';
 import { HISTORY_KEYS, HISTORY_LUA, historyKeys, type Term, termText } from './history.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
@@ -132,7 +124,7 @@ export function forgetKey(prefix: string, driver: string): string {
 }
 
 /** The kind of which there is no job while there is one of this UID. */
-const OTHER_KIND: Readonly<Partial<Record<JobKind, JobKind>>> = {
+const OTHER_KIND: Readonly<Record<JobKind, JobKind>> = {
   claim: 'volume',
   volume: 'claim',
 };
@@ -217,7 +209,7 @@ export class WorkQueue {
    * @returns `unread`: the jobs that no worker of this version can have read
    * @throws LeadershipOutdated */
   finished(
-    kind: WorkKind,
+    kind: JobKind,
     leading: Leading,
   ): Promise<Readonly<Record<'ids' | 'unread' | 'forgotten', readonly string[]>>> {
     return this.#inTurn(async () => {
@@ -234,12 +226,7 @@ export class WorkQueue {
   /** Removes finished jobs, so that their ids are free.
    * @param isForced  also where they are not finished
    * @throws LeadershipOutdated */
-  remove(
-    kind: WorkKind,
-    ids: readonly string[],
-    leading: Leading,
-    isForced = false,
-  ): Promise<void> {
+  remove(kind: JobKind, ids: readonly string[], leading: Leading, isForced = false): Promise<void> {
     if (ids.length === 0) return Promise.resolve();
     return this.#inTurn(async () => {
       const args = { ...argsOf(leading), ids: JSON.stringify(ids), isForced };
@@ -379,11 +366,10 @@ export class WorkQueue {
   #keys(kind: JobKind) {
     const { prefix, driver } = this.#place;
     const root = queueRoot(prefix, queueName(kind, driver));
-    const other = OTHER_KIND[kind] ?? kind;
     return {
       ...historyKeys(this.#place),
       root,
-      otherRoot: queueRoot(prefix, queueName(other, driver)),
+      otherRoot: queueRoot(prefix, queueName(OTHER_KIND[kind], driver)),
       forget: forgetKey(prefix, driver),
     };
   }

@@ -1,5 +1,6 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { VolumeContentSourceSchema } from '../csi/generated/csi_pb.ts';
+import { addFinalizer, hasFinalizer } from '../kube/finalizer-patches.ts';
 import { CLONE_PROTECTION } from '../kube/keys.ts';
 import { isForbidden } from '../kube/kube-error.ts';
 import type { Claim, Class, DataSource, KubeObject, ReferenceGrant } from '../kube/objects.ts';
@@ -14,7 +15,6 @@ import {
 } from '../rules/rule.ts';
 import { omitUnset } from '../runtime/json.ts';
 import type { SourceKind } from './driver-facts.ts';
-import { addFinalizer, hasFinalizer } from './finalizer-patches.ts';
 import type { FeatureGates } from './flags.ts';
 
 /* The source that a claim names for the content of its volume, and what restores

@@ -1,4 +1,5 @@
 import type { EventInput } from '../kube/events.ts';
+import { hasFinalizer } from '../kube/finalizer-patches.ts';
 import * as keys from '../kube/keys.ts';
 import type {
   Class,
@@ -23,7 +24,6 @@ import {
   isKnownAs,
   missingCapability,
 } from './driver-facts.ts';
-import { hasFinalizer } from './finalizer-patches.ts';
 import { handleOf } from './handles.ts';
 import { secretRef, type SecretRef } from './secret-ref.ts';
 

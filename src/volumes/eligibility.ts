@@ -1,8 +1,8 @@
+import { hasFinalizer } from '../kube/finalizer-patches.ts';
 import * as keys from '../kube/keys.ts';
 import type { Claim, Class } from '../kube/objects.ts';
 import { isPending } from './data-source.ts';
 import { type DriverNames, isKnownAs } from './driver-facts.ts';
-import { hasFinalizer } from './finalizer-patches.ts';
 
 export type ClaimVerdict =
   | { readonly kind: 'provision'; readonly cls: Class }

@@ -91,14 +91,6 @@ describe('boards', () => {
       assert.equal(reply.status, status, reply.text);
     });
 
-  it('show the queue of snapshots', async () => {
-    await redis.fill('d.example', [
-      { kind: 'snapshot', uid: 'u3', namespace: 'ns', name: 'daily' },
-    ]);
-    const [opened] = await shown('snapshots.d.example');
-    assert.equal(opened?.jobs[0]?.name, 'snapshot ns/daily');
-  });
-
   it('follow the registry without a restart', async () => {
     assert.deepEqual(await shown(), []);
     await redis.fill('one.example', [claim]);

@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis';
 import { Agent, type Dispatcher, request } from 'undici';
 import { type DashboardOptions, startDashboard } from '#src/dashboard/server.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
-import { isWork, jobData, type JobKey, keyId, workId } from '#src/queue/contract.ts';
+import { jobData, type JobKey, workId } from '#src/queue/contract.ts';
 import { keyPrefix } from '#src/redis/key-prefix.ts';
 import { queueName } from '#src/queue/queue-keys.ts';
 import { registerQueues } from '#src/queue/queues.ts';
@@ -46,10 +46,9 @@ export async function startBoardRedis(): Promise<BoardRedis> {
           name: kind,
           data: jobData(key),
           opts: {
-            jobId: isWork(key) ? workId(key) : `${key.name}~1`,
+            jobId: workId(key),
             priority: 1,
             delay: delayMs,
-            ...(isWork(key) ? {} : { deduplication: { id: keyId(key) } }),
           },
         })),
       );

@@ -23,10 +23,6 @@ export function volumeKey(name: string): JobKey {
   return { kind: 'volume', uid: `uid-${name}`, namespace: '', name };
 }
 
-export function snapshotKey(name: string, namespace = 'default'): JobKey {
-  return { kind: 'snapshot', uid: `uid-${namespace}-${name}`, namespace, name };
-}
-
 /** A run as the processor saw it. */
 export interface SeenRun {
   readonly key: JobKey;

@@ -5,151 +5,302 @@ import {
   SnapshotSweep,
   type SnapshotSweepOptions,
 } from '#src/ingest/snapshot-sweep.ts';
+import { sourceId } from '#src/journal/open-sources.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, Snapshot } from '#src/kube/objects.ts';
 import { snapshots } from '#src/kube/resources.ts';
-import type { JobKey } from '#src/queue/contract.ts';
-import { createLogger, silentLog } from '#src/runtime/log.ts';
-import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { createLogger } from '#src/runtime/log.ts';
 import { installCrds, removeCrds } from '../harness/snapshot-crds.ts';
 import { until } from '../harness/until.ts';
+import { openReleaseRig, type ReleaseRig } from '../jobs/release-rig.ts';
 import { aClaim } from '../volumes/builders.ts';
 
 const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
-const FOREIGN = 'example.com/other';
+const FOREIGN = 'snapshot.storage.kubernetes.io/volumesnapshot-bound-protection';
+const source = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 's' };
+const restoring = { dataSource: source };
+
+let rig: ReleaseRig;
+let kube: KubeClient;
+let sweeps: SnapshotSweep[] = [];
+let ticks: NodeJS.Timeout[] = [];
+let lines: string[] = [];
+let lists = 0;
+/** Each test has its own namespace. */
+let namespace = '';
+
+/** A sweep of an ingest whose own view of the claims is out of date: it shows none. */
+const start = (o: Partial<SnapshotSweepOptions> = {}): SnapshotSweep => {
+  const sweep = new SnapshotSweep({
+    client: kube,
+    claims: () => eachOf([]),
+    openSources: rig.parts.openSources,
+    isLeading: () => true,
+    intervalMs: 3_600_000,
+    log: createLogger({
+      name: 'test',
+      verbosity: 0,
+      format: 'text',
+      write: (line) => void lines.push(line),
+    }),
+    ...o,
+  });
+  sweeps.push(sweep);
+  ticks.push(setInterval(() => sweep.tick(), 5));
+  return sweep;
+};
+const snapshot = (
+  name: string,
+  finalizers: readonly string[] = [OURS],
+  at = namespace,
+): Promise<Snapshot> =>
+  kube.create<Snapshot>(snapshots, at, {
+    apiVersion: 'snapshot.storage.k8s.io/v1',
+    kind: 'VolumeSnapshot',
+    metadata: { name, namespace: at, finalizers },
+    spec: { source: { persistentVolumeClaimName: 'c' }, unknownField: { kept: true } },
+  });
+const current = (name = 's'): Promise<Snapshot | undefined> =>
+  kube.get<Snapshot>(snapshots, { namespace, name });
+const finalizers = async (name = 's'): Promise<readonly string[]> =>
+  (await current(name))?.metadata.finalizers ?? [];
+const isReleased = (name = 's'): Promise<void> =>
+  until(async () => !(await finalizers(name)).includes(OURS), `${name} is released`);
+/** Sweeps. Resolves when it was decided on all snapshots of the namespace. */
+const sweepOnce = async (o: Partial<SnapshotSweepOptions> = {}): Promise<void> => {
+  await snapshot('z-last');
+  start(o).begin();
+  await isReleased('z-last');
+};
+const fault = (verb: 'list' | 'update', code: number, times: number): (() => void) =>
+  rig.cluster.api.faults.inject({
+    action: { kind: 'status', code },
+    verb,
+    plural: 'volumesnapshots',
+    times,
+  });
 
 describe('snapshot sweep', () => {
-  let cluster: SandboxCluster;
-  let kube: KubeClient;
-  let sweeps: SnapshotSweep[] = [];
-  let ticks: NodeJS.Timeout[] = [];
-  let enqueued: JobKey[] = [];
-  let lists = 0;
-  let serial = 0;
-  /** Each test has its own namespace. */
-  let namespace = '';
-
-  const start = (o: Partial<SnapshotSweepOptions> = {}): SnapshotSweep => {
-    const sweep = new SnapshotSweep({
-      client: {
-        list: async (...args) => {
-          lists += 1;
-          return kube.list(...args);
-        },
-      },
-      claims: () => eachOf([]),
-      ensureQueued: (key) => void enqueued.push(key),
-      isLeading: () => true,
-      intervalMs: 3_600_000,
-      log: silentLog,
-      ...o,
-    });
-    sweeps.push(sweep);
-    ticks.push(setInterval(() => sweep.tick(), 5));
-    return sweep;
-  };
-  const snapshot = (
-    name: string,
-    finalizers: readonly string[],
-    at = namespace,
-  ): Promise<Snapshot> =>
-    kube.create<Snapshot>(snapshots, at, {
-      apiVersion: 'snapshot.storage.k8s.io/v1',
-      kind: 'VolumeSnapshot',
-      metadata: { name, namespace: at, finalizers },
-      spec: { source: { persistentVolumeClaimName: 'c' } },
-    });
-  const mine = (): string[] =>
-    enqueued.filter((key) => key.namespace === namespace).map(({ name }) => name);
-
   before(async () => {
-    cluster = await openSandboxCluster();
-    kube = await cluster.client();
+    rig = await openReleaseRig();
+    kube = {
+      ...rig.kube,
+      list: async (resource, options) => {
+        if (resource.plural === snapshots.plural) lists += 1;
+        return rig.kube.list(resource, options);
+      },
+    };
     await installCrds(kube);
   });
-  after(async () => {
-    await cluster.close();
-  });
+  after(() => rig.close());
   beforeEach(async () => {
-    serial += 1;
-    namespace = `sweep-${serial}`;
-    await kube.create(
-      { group: '', version: 'v1', plural: 'namespaces', kind: 'Namespace', namespaced: false },
-      undefined,
-      {
-        apiVersion: 'v1',
-        kind: 'Namespace',
-        metadata: { name: namespace },
-      },
-    );
+    namespace = await rig.namespace();
+    rig.openSources = new Set();
     sweeps = [];
     ticks = [];
-    enqueued = [];
+    lines = [];
     lists = 0;
   });
-  afterEach(() => {
+  afterEach(async () => {
     ticks.forEach(clearInterval);
     for (const sweep of sweeps) sweep.stop();
-    cluster.api.faults.clear();
+    rig.cluster.api.faults.clear();
+    const { items } = await kube.list<Snapshot>(snapshots, { namespace });
+    for (const { metadata } of items) {
+      const ref = { namespace, name: metadata.name };
+      await kube.patch(snapshots, ref, removeFinalizers);
+      await kube.delete(snapshots, ref);
+    }
   });
 
-  it('enqueues a snapshot with an orphaned finalizer when leadership begins (L-03)', async () => {
-    const { metadata } = await snapshot('orphan', [OURS]);
+  it('removes an orphaned finalizer when leadership begins (L-03)', async () => {
+    await snapshot('s');
     start().begin();
-    await until(() => enqueued.length > 0, 'it is found');
-    assert.deepEqual(mine(), ['orphan']);
-    assert.deepEqual(
-      enqueued.find(({ uid }) => uid === metadata.uid),
-      { kind: 'snapshot', uid: metadata.uid, namespace, name: 'orphan' },
-    );
+    await isReleased();
   });
 
-  it('ignores a snapshot that has only foreign finalizers (L-07)', async () => {
-    await snapshot('foreign', [FOREIGN]);
+  it('removes only our finalizer if the only restore is Bound (L-01)', async () => {
+    await rig.claim(namespace, { name: 'a', phase: 'Bound', ...restoring });
+    const found = await snapshot('s', [FOREIGN, OURS]);
+    start().begin();
+    await isReleased();
+    const { metadata, ...rest } = (await current()) ?? found;
+    assert.deepEqual(metadata.finalizers, [FOREIGN]);
+    assert.deepEqual(rest.spec, found.spec);
+  });
+
+  it('keeps the finalizer while a claim that is restored is Pending (L-02)', async () => {
+    await rig.claim(namespace, { name: 'a', ...restoring });
+    await snapshot('s');
+    await sweepOnce();
+    assert.deepEqual(await finalizers(), [OURS]);
+  });
+
+  it('keeps the finalizer while one of two claims is Pending (L-04)', async () => {
+    await rig.claim(namespace, { name: 'a', phase: 'Bound', ...restoring });
+    await rig.claim(namespace, { name: 'b', ...restoring });
+    await snapshot('s');
+    await sweepOnce();
+    assert.deepEqual(await finalizers(), [OURS]);
+  });
+
+  it('writes no snapshot that has only foreign finalizers (L-07)', async () => {
+    const before = await snapshot('foreign', [FOREIGN]);
     await snapshot('bare', []);
-    await snapshot('orphan', [FOREIGN, OURS]);
-    start().begin();
-    await until(() => mine().length > 0, 'the orphan is found');
-    assert.deepEqual(mine(), ['orphan']);
+    await sweepOnce();
+    assert.deepEqual(await current('foreign'), before);
   });
 
-  it('ignores a snapshot that a pending claim of any namespace needs (L-08)', async () => {
-    await snapshot('used', [OURS]);
-    await snapshot('z-orphan', [OURS]);
-    const dataSource = {
-      kind: 'VolumeSnapshot',
-      apiGroup: 'snapshot.storage.k8s.io',
-      name: 'used',
+  it('asks the API server nothing more if its own view shows that all are used (L-08)', async () => {
+    await snapshot('s');
+    const claim = aClaim({ metadata: { namespace }, spec: restoring });
+    let asked = 0;
+    const list: KubeClient['list'] = (resource, options) => {
+      if (resource.plural === 'persistentvolumeclaims') asked += 1;
+      return kube.list(resource, options);
     };
-    const claim = aClaim({ metadata: { namespace }, spec: { dataSource } });
-    start({ claims: () => eachOf([claim]) }).begin();
-    await until(() => mine().length > 0, 'the orphan is found');
-    assert.deepEqual(mine(), ['z-orphan']);
+    start({ claims: () => eachOf([claim]), client: { ...kube, list }, intervalMs: 10 });
+    await until(() => lists >= 3, 'it has swept');
+    assert.deepEqual(await finalizers(), [OURS]);
+    assert.equal(asked, 0);
   });
+
+  it('keeps the finalizer for a Pending claim with only a dataSourceRef (L-16)', async () => {
+    await rig.claim(namespace, { name: 'a', dataSourceRef: { ...source, namespace } });
+    await snapshot('s');
+    await sweepOnce();
+    assert.deepEqual(await finalizers(), [OURS]);
+  });
+
+  it('reads the claims of all namespaces (L-15)', async () => {
+    const far = await rig.namespace();
+    await rig.claim(far, { name: 'far', dataSourceRef: { ...source, namespace } });
+    await snapshot('s');
+    await sweepOnce();
+    assert.deepEqual(await finalizers(), [OURS]);
+  });
+
+  it('ignores claims that refer to a snapshot of that name in another namespace', async () => {
+    await rig.claim(namespace, {
+      name: 'a',
+      dataSourceRef: { ...source, namespace: 'elsewhere' },
+    });
+    await snapshot('s');
+    start().begin();
+    await isReleased();
+  });
+
+  it('keeps the finalizer while a claim in the journal names the snapshot', async () => {
+    const { metadata } = await snapshot('s');
+    rig.openSources = new Set([sourceId(snapshots, metadata)]);
+    await sweepOnce();
+    assert.deepEqual(await finalizers(), [OURS]);
+  });
+
+  it('keeps the finalizer while the journal can’t be read, and sweeps again', async () => {
+    await snapshot('s');
+    rig.openSources = undefined;
+    start({ intervalMs: 10 });
+    await until(() => lines.length > 0, 'it is logged');
+    assert.match(lines[0] ?? '', /the next sweep tries again/);
+    assert.deepEqual(await finalizers(), [OURS]);
+    rig.openSources = new Set();
+    await isReleased();
+  });
+
+  it('removes the last finalizer of a snapshot that is being deleted', async () => {
+    await snapshot('s');
+    await kube.delete(snapshots, { namespace, name: 's' });
+    start().begin();
+    await until(async () => (await current()) === undefined, 'it is gone');
+  });
+
+  it('leaves another snapshot of the same name alone', async () => {
+    await snapshot('s');
+    await sweepOnce({
+      client: {
+        ...kube,
+        update: beforeTheFirst(async () => {
+          await kube.patch(snapshots, { namespace, name: 's' }, removeFinalizers);
+          await kube.delete(snapshots, { namespace, name: 's' });
+          await snapshot('s', [FOREIGN, OURS]);
+        }),
+      },
+    });
+    assert.deepEqual(await finalizers(), [FOREIGN, OURS]);
+  });
+
+  it('does not overwrite a change that came between the read and the update', async () => {
+    await snapshot('s');
+    await sweepOnce({
+      client: {
+        ...kube,
+        update: beforeTheFirst(async () => {
+          const metadata = { finalizers: [OURS, FOREIGN] };
+          const change = { type: 'merge', body: { metadata } } as const;
+          await kube.patch(snapshots, { namespace, name: 's' }, change);
+        }),
+      },
+    });
+    assert.deepEqual(await finalizers(), [OURS, FOREIGN]);
+  });
+
+  it('adds the finalizer again if a restore began between the read and the update', async () => {
+    const { metadata } = await snapshot('s', [FOREIGN, OURS]);
+    let isRemoved = false;
+    const update: KubeClient['update'] = async (resource, ref, object) => {
+      rig.openSources = new Set([sourceId(snapshots, metadata)]);
+      const updated = await kube.update<never>(resource, ref, object);
+      isRemoved ||= !(await finalizers()).includes(OURS);
+      return updated;
+    };
+    start({ client: { ...kube, update } }).begin();
+    await until(() => isRemoved, 'it is removed');
+    await until(async () => (await finalizers()).includes(OURS), 'it is added again');
+    assert.deepEqual(await finalizers(), [FOREIGN, OURS]);
+  });
+
+  for (const [what, code] of [
+    ['changed meanwhile', 409],
+    ['may not be written', 403],
+    ['is gone meanwhile', 404],
+  ] as const)
+    it(`leaves a snapshot that ${what} to the next sweep, and logs nothing`, async () => {
+      await snapshot('s');
+      fault('update', code, 1);
+      await sweepOnce();
+      assert.deepEqual(await finalizers(), [OURS]);
+      assert.deepEqual(lines, []);
+      start().begin();
+      await isReleased();
+    });
 
   it('sweeps again after the interval', async () => {
     start({ intervalMs: 20 });
-    await snapshot('late', [OURS]);
-    await until(() => mine().length >= 2, 'it is found, and found again');
+    await until(() => lists > 0, 'it has swept');
+    await snapshot('s');
+    await isReleased();
   });
 
   it('reads many snapshots in pages', async () => {
-    const names = Array.from({ length: 520 }, (_, i) => `s${String(i).padStart(3, '0')}`);
+    const names = Array.from({ length: 220 }, (_, i) => `s${String(i).padStart(3, '0')}`);
     for (let from = 0; from < names.length; from += 40)
-      await Promise.all(names.slice(from, from + 40).map((name) => snapshot(name, [OURS])));
+      await Promise.all(names.slice(from, from + 40).map((name) => snapshot(name)));
     start().begin();
-    await until(() => mine().length === names.length, 'all are found');
+    await isReleased(names.at(-1));
+    const { items } = await kube.list<Snapshot>(snapshots, { namespace });
+    assert.ok(items.every(({ metadata }) => (metadata.finalizers ?? []).length === 0));
     assert.ok(lists > 1);
   });
 
   it('does not run while another ingest leads', async () => {
-    await snapshot('orphan', [OURS]);
+    await snapshot('s');
     let leads = false;
     start({ isLeading: () => leads, intervalMs: 10 });
     await new Promise((resolve) => setTimeout(resolve, 50));
     assert.equal(lists, 0);
     leads = true;
-    await until(() => mine().length > 0, 'it runs once this one leads');
+    await isReleased();
   });
 
   it('is off for a driver without snapshots (L-06) and with an interval of 0', () => {
@@ -161,62 +312,53 @@ describe('snapshot sweep', () => {
   });
 
   it('stops, with one log line, if listing is forbidden, until the next leadership', async () => {
-    await snapshot('orphan', [OURS]);
-    const lines: string[] = [];
-    const log = createLogger({
-      name: 'test',
-      verbosity: 9,
-      format: 'text',
-      write: (line) => void lines.push(line),
-    });
-    const allow = cluster.api.faults.inject({
-      action: { kind: 'status', code: 403 },
-      verb: 'list',
-      plural: 'volumesnapshots',
-      times: Infinity,
-    });
-    const sweep = start({ intervalMs: 10, log });
+    await snapshot('s');
+    const allow = fault('list', 403, Infinity);
+    const sweep = start({ intervalMs: 10 });
     await until(() => lines.length > 0, 'it is logged');
     allow();
     await new Promise((resolve) => setTimeout(resolve, 60));
     assert.equal(lists, 1);
-    assert.deepEqual(mine(), []);
+    assert.deepEqual(await finalizers(), [OURS]);
     assert.equal(lines.length, 1);
     assert.match(lines[0] ?? '', /until this process leads again/);
     sweep.begin();
-    await until(() => mine().length > 0, 'the next leadership finds it');
+    await isReleased();
   });
 
-  it('tries again after the interval while the API server is down', async () => {
-    await snapshot('orphan', [OURS]);
-    cluster.api.faults.inject({
-      action: { kind: 'status', code: 500 },
-      verb: 'list',
-      plural: 'volumesnapshots',
-      times: 2,
+  for (const verb of ['list', 'update'] as const)
+    it(`tries again after the interval while the API server is down for ${verb}`, async () => {
+      await snapshot('s');
+      fault(verb, 500, 2);
+      start({ intervalMs: 10 });
+      await isReleased();
+      assert.ok(lists >= 3);
     });
-    start({ intervalMs: 10 });
-    await until(() => mine().length > 0, 'it is found');
-    assert.ok(lists >= 3);
-  });
 
   it('logs nothing while the snapshot CRDs are missing, and finds them later (L-05)', async () => {
     await removeCrds(kube);
-    const lines: string[] = [];
-    const log = createLogger({
-      name: 'test',
-      verbosity: 9,
-      format: 'text',
-      write: (line) => void lines.push(line),
-    });
-    start({ intervalMs: 10, log });
+    start({ intervalMs: 10 });
     await until(() => lists > 2, 'it has swept');
     await installCrds(kube);
-    await snapshot('orphan', [OURS]);
-    await until(() => mine().length > 0, 'it is found');
+    await snapshot('s');
+    await isReleased();
     assert.deepEqual(lines, []);
   });
 });
+
+/** An update that something happens before, the first time. */
+function beforeTheFirst(happens: () => Promise<void>): KubeClient['update'] {
+  let isFirst = true;
+  return async (resource, ref, object) => {
+    if (isFirst) {
+      isFirst = false;
+      await happens();
+    }
+    return kube.update(resource, ref, object);
+  };
+}
+
+const removeFinalizers = { type: 'merge', body: { metadata: { finalizers: null } } } as const;
 
 async function* eachOf(claims: readonly Claim[]): AsyncGenerator<Claim> {
   await Promise.resolve();

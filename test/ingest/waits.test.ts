@@ -13,13 +13,7 @@ import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import type { WaitCondition } from '#src/rules/rule.ts';
-import {
-  claimKey,
-  QueueBench,
-  snapshotKey,
-  type TestProducer,
-  volumeKey,
-} from '../harness/queue.ts';
+import { claimKey, QueueBench, type TestProducer, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { installCrds } from '../harness/snapshot-crds.ts';
@@ -116,16 +110,16 @@ describe('keys that wait for objects', () => {
     kube.delete(resource, { namespace: 'default', name });
 
   it('of every kind run when their object is there', async () => {
-    const keys: readonly JobKey[] = [claimKey('a'), volumeKey('pv'), snapshotKey('s')];
+    const keys: readonly JobKey[] = [claimKey('a'), volumeKey('pv')];
     for (const kind of JOB_KINDS)
       bench.consumer(() => (classVersion === '' ? parked({ ...CLASS, seen: '' }) : done), { kind });
     for (const key of keys) producer.ensureQueued(key);
-    await until(async () => (await waiting()).length === 3, 'all wait');
+    await until(async () => (await waiting()).length === 2, 'all wait');
     watch();
     await looked();
-    assert.equal(bench.runs.length, 3, 'nothing runs while nothing changes');
+    assert.equal(bench.runs.length, 2, 'nothing runs while nothing changes');
     classVersion = '7';
-    await until(() => bench.runs.length === 6, 'all ran once more');
+    await until(() => bench.runs.length === 4, 'all ran once more');
     await until(async () => (await waiting()).length === 0, 'none waits');
   });
 

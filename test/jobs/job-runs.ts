@@ -5,7 +5,7 @@ import type { JournalPlace } from '#src/journal/list-journal.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, Class } from '#src/kube/objects.ts';
 import { Consumer } from '#src/queue/consumer.ts';
-import { isWork, type KeyToQueue, keyId, workId } from '#src/queue/contract.ts';
+import { type KeyToQueue, keyId, workId } from '#src/queue/contract.ts';
 import { type Run, showDoubts } from '#src/queue/run.ts';
 import { beginTerm, dropJobsOfBefore, readHistory } from '#src/queue/history.ts';
 import { type Outcome, WORKER_STOPPING } from '#src/queue/outcome.ts';
@@ -178,7 +178,7 @@ export class JobRuns {
 
   async #add(key: KeyToQueue, { noted, doubtMs }: NewJob): Promise<void> {
     const [leading, journal] = [this.#leading, this.#journal];
-    assert.ok(leading && journal && isWork(key));
+    assert.ok(leading && journal);
     for (const kind of KINDS) await this.#work.remove(kind, [workId(key)], leading);
     if (noted !== undefined) await journal.add([noted]);
     const named =

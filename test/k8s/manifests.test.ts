@@ -566,22 +566,18 @@ describe('k8s/', () => {
     const grants = (verbs: readonly string[], resources: readonly Resource[]): string[] =>
       resources.flatMap(({ group, plural }) => verbs.map((verb) => `${verb} ${group}/${plural}`));
 
-    it('of ingest are exactly to list and watch its kinds, write events, and explain claims', () => {
+    it('of ingest are exactly to list and watch its kinds, write events, sweep, and explain claims', () => {
       const watched = grants(['list', 'watch'], [kinds.claims, kinds.volumes, kinds.classes]);
       const waitedFor = grants(
         ['list'],
-        [
-          kinds.snapshots,
-          kinds.snapshotContents,
-          kinds.volumeAttributesClasses,
-          kinds.volumeAttachments,
-        ],
+        [kinds.snapshotContents, kinds.volumeAttributesClasses, kinds.volumeAttachments],
       );
+      const swept = grants(['list', 'update'], [kinds.snapshots]);
       const events = grants(['create', 'patch'], [kinds.events]);
       const read = grants(['get'], [kinds.claims, kinds.volumes, kinds.classes]);
       assert.deepEqual(
         [...rightsOf('sutler-ingest')].toSorted(),
-        [...watched, ...waitedFor, ...read, ...events].toSorted(),
+        [...watched, ...waitedFor, ...swept, ...read, ...events].toSorted(),
       );
     });
 

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { type Job as BullJob, Worker } from 'bullmq';
 import { Registry } from 'prom-client';
-import { type JobFacts, type JobKey, parseJob, type WorkKind } from '#src/queue/contract.ts';
+import { type JobFacts, type JobKey, type JobKind, parseJob } from '#src/queue/contract.ts';
 import { type Marked, markingOf } from '#src/queue/run.ts';
 import {
   beginTerm,
@@ -52,7 +52,7 @@ const JOURNAL = 'model-example-journal-0';
 
 const QUEUE_OF = { creation: 'claim', deletion: 'volume' } as const satisfies Record<
   Job['kind'],
-  WorkKind
+  JobKind
 >;
 const JOB_KINDS = ['creation', 'deletion'] as const;
 const LISTS = ['wait', 'active'] as const;

@@ -7,7 +7,7 @@ import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { readStatus, type StatusPlace } from '#src/queue/status.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
-import { claimKey, QueueBench, sleep, snapshotKey, volumeKey } from '../harness/queue.ts';
+import { claimKey, QueueBench, sleep, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
@@ -16,10 +16,10 @@ describe('Consumer', () => {
   let bench: QueueBench;
   let driver = 'd0.example';
   let serial = 0;
-  const key = snapshotKey('data');
+  const key = volumeKey('data');
   const done: Outcome = { kind: 'done' };
   const place = (): StatusPlace => ({ prefix: 'csi', driver, key });
-  const keyOf = (part: string): string => queueRoot('csi', queueName('snapshot', driver)) + part;
+  const keyOf = (part: string): string => queueRoot('csi', queueName('volume', driver)) + part;
 
   /** Waits until so many jobs are delayed. */
   const untilDelayed = (count: number): Promise<void> =>
@@ -30,7 +30,7 @@ describe('Consumer', () => {
   /** Waits until so many runs were done, and Redis knows it. */
   const untilDone = (count: number): Promise<void> =>
     until(async () => {
-      const labels = { driver, kind: 'snapshot', outcome: 'done' };
+      const labels = { driver, kind: 'volume', outcome: 'done' };
       const ended = await bench.metric('sutler_queue_runs_total', labels);
       return ended === count && (await redis.redis.llen(keyOf('active'))) === 0;
     }, `${count} are done`);
@@ -42,7 +42,7 @@ describe('Consumer', () => {
   beforeEach(() => {
     serial += 1;
     driver = `d${serial}.example`;
-    bench = new QueueBench(redis, driver, 'snapshot');
+    bench = new QueueBench(redis, driver, 'volume');
     bench.readsFailures = true;
   });
   afterEach(() => bench.close());
@@ -56,24 +56,19 @@ describe('Consumer', () => {
     await untilDone(1);
     assert.equal(bench.runs.length, 1);
     assert.equal(
-      await bench.metric('sutler_queue_runs_total', { driver, kind: 'snapshot', outcome: 'done' }),
+      await bench.metric('sutler_queue_runs_total', { driver, kind: 'volume', outcome: 'done' }),
       1,
     );
   });
 
-  it('keeps claims, volumes and snapshots in queues of their own', async () => {
+  it('keeps claims and volumes in queues of their own', async () => {
     const kinds: string[] = [];
     bench.consumer(({ kind }) => (kinds.push(`claims got ${kind}`), done), { kind: 'claim' });
     bench.consumer(({ kind }) => (kinds.push(`volumes got ${kind}`), done), { kind: 'volume' });
-    bench.consumer(({ kind }) => (kinds.push(`snapshots got ${kind}`), done), { kind: 'snapshot' });
     const producer = bench.producer();
-    for (const each of [claimKey('c-1'), volumeKey('pv-1'), key]) producer.ensureQueued(each);
-    await until(() => kinds.length === 3, 'all runs');
-    assert.deepEqual(kinds.sort(), [
-      'claims got claim',
-      'snapshots got snapshot',
-      'volumes got volume',
-    ]);
+    for (const each of [claimKey('c-1'), key]) producer.ensureQueued(each);
+    await until(() => kinds.length === 2, 'all runs');
+    assert.deepEqual(kinds.sort(), ['claims got claim', 'volumes got volume']);
   });
 
   it('runs a key once more for all requests that came during its run', async () => {
@@ -335,7 +330,7 @@ describe('Consumer', () => {
   });
 
   it('counts a run that throws as failed, stores no message of it, and goes on', async () => {
-    const broken = snapshotKey('broken');
+    const broken = volumeKey('broken');
     let stored = '';
     bench.consumer(async () => {
       if (bench.runs.length === 1) throw new TypeError('password=geheim');
@@ -371,7 +366,7 @@ describe('Consumer', () => {
   describe('with jobs of other versions', () => {
     let queue: Queue;
     beforeEach(() => {
-      queue = new Queue(queueName('snapshot', driver), {
+      queue = new Queue(queueName('volume', driver), {
         connection: { url: redis.url },
         prefix: keyPrefix('csi'),
       });
@@ -380,7 +375,7 @@ describe('Consumer', () => {
 
     it('leaves a job of a newer version to a newer worker', async () => {
       await queue.add(
-        'snapshot',
+        'volume',
         { ...jobData(key), v: CONTRACT_VERSION + 1 },
         { attempts: 5, jobId: key.uid },
       );
@@ -390,7 +385,7 @@ describe('Consumer', () => {
     });
 
     it('completes a job that no version can read', async () => {
-      await queue.add('snapshot', { oops: true }, { attempts: 5 });
+      await queue.add('volume', { oops: true }, { attempts: 5 });
       bench.consumer(() => done);
       await untilDone(1);
       assert.equal(bench.runs.length, 0);
@@ -438,8 +433,11 @@ describe('Consumer', () => {
       await until(() => bench.runs.length >= 1, 'the run');
       await consumer.close(5000);
       assert.equal(aborted, true);
-      assert.equal(await redis.redis.exists(keyOf(key.uid)), 0, 'its end is stored');
-      producer.ensureQueued(snapshotKey('another'));
+      await until(
+        async () => (await redis.redis.exists(keyOf(key.uid))) === 0,
+        'its end is stored',
+      );
+      producer.ensureQueued(volumeKey('another'));
       await producer.waitUntilFlushed();
       await sleep(50);
       assert.equal(bench.runs.length, 1);

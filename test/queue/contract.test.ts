@@ -6,12 +6,11 @@ import { queueName, statusKey } from '#src/queue/queue-keys.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 
 const claim = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'data' } as const;
-const snapshot = { kind: 'snapshot', uid: 'u3', namespace: 'ns', name: 'daily' } as const;
 const volume = { kind: 'volume', uid: 'u2', namespace: '', name: 'pvc-u1' } as const;
 
 describe('parseJob', () => {
   it('reads what jobData wrote', () => {
-    for (const key of [claim, volume, snapshot])
+    for (const key of [claim, volume])
       assert.deepEqual(parseJob(JSON.parse(JSON.stringify(jobData(key)))), {
         ok: true,
         key,
@@ -47,7 +46,6 @@ describe('parseJob', () => {
     ['no name', { v: 1, ...claim, name: undefined }],
     ['a claim without namespace', { v: 1, ...claim, namespace: '' }],
     ['a volume with a namespace', { v: 1, ...volume, namespace: 'ns' }],
-    ['a snapshot without namespace', { v: 1, ...snapshot, namespace: '' }],
     ['a kind in a list', { v: 1, ...claim, kind: ['claim'] }],
   ] as const) {
     it(`refuses ${what}`, () => {
@@ -64,7 +62,6 @@ describe('names', () => {
     assert.equal(statusKey('csi', 'd.example', 'u1'), '{csi}:last-run:d.example:u1');
     assert.equal(queueName('claim', 'd.example'), 'claims.d.example');
     assert.equal(queueName('volume', 'd.example'), 'volumes.d.example');
-    assert.equal(queueName('snapshot', 'd.example'), 'snapshots.d.example');
     assert.equal(keyId(claim), 'claim/u1');
   });
 

@@ -5,7 +5,7 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { claimKey, QueueBench, sleep, snapshotKey, type TestProducer } from '../harness/queue.ts';
+import { claimKey, QueueBench, sleep, type TestProducer, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
@@ -28,9 +28,9 @@ describe('queue under faults', () => {
   });
   afterEach(() => bench.close());
 
-  it('loses no snapshot and runs none twice at a time when Redis is killed and restarted', async () => {
-    bench = new QueueBench(redis, driver, 'snapshot');
-    const keys = Array.from({ length: 10 }, (_, i) => snapshotKey(`c${i}`));
+  it('loses no volume and runs none twice at a time when Redis freezes for long', async () => {
+    bench = new QueueBench(redis, driver, 'volume');
+    const keys = Array.from({ length: 10 }, (_, i) => volumeKey(`c${i}`));
     const producer = bench.producer();
     const released = new AbortController();
     const runUntilReleased = async (): Promise<Outcome> => {
@@ -41,21 +41,21 @@ describe('queue under faults', () => {
     bench.consumer(runUntilReleased, { concurrency: 50 });
     for (const key of keys) producer.ensureQueued(key);
     await until(() => bench.runs.length >= 10, 'all run');
-    await redis.kill();
-    producer.ensureQueued(snapshotKey('during'));
-    // Longer than the locks, of one second: all have expired when Redis runs again.
+    redis.freeze();
+    producer.ensureQueued(volumeKey('during'));
+    // Longer than the locks, of one second: all have expired when Redis goes on.
     await sleep(1300);
-    await redis.start();
+    redis.thaw();
     await until(
       async () => (await bench.metric('sutler_queue_jobs_stalled_total', { driver })) >= 10,
       'the jobs are taken again',
     );
     await until(
-      () => bench.runsOf(snapshotKey('during')).length === 1,
-      'the key that was enqueued without Redis runs',
+      () => bench.runsOf(volumeKey('during')).length === 1,
+      'the key that was enqueued meanwhile runs',
     );
     released.abort();
-    const left = `${queueRoot('csi', queueName('snapshot', driver))}*-*`;
+    const left = `${queueRoot('csi', queueName('volume', driver))}*-*`;
     await until(async () => (await redis.redis.keys(left)).length === 0, 'no job is left');
     assert.deepEqual(bench.doubles, []);
     assert.ok((await bench.metric('sutler_queue_locks_lost_total', { driver })) >= 10);

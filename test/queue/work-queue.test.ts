@@ -211,7 +211,7 @@ describe('WorkQueue', () => {
     ] as const) {
       await add(each);
       assert.deepEqual(await add(each), ['waiting']);
-      await server.redis.del(rootOf(each.kind as 'claim' | 'volume') + list);
+      await server.redis.del(rootOf(each.kind) + list);
       assert.deepEqual(await add(each), ['added']);
     }
   });

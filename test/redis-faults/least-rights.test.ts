@@ -195,7 +195,6 @@ describe('the users of k8s/redis/users.acl', () => {
     promoter: [
       ['HSET', `{csi}:${QUEUE}:meta`, 'paused', '1'],
       ['ZREM', `{csi}:${QUEUE}:prioritized`, 'b~1'],
-      ['ZREM', '{csi}:snapshots.d:delayed', 'a~1'],
       ['EVAL', "return redis.call('SET', KEYS[1], 'x')", '1', '{csi}:epoch'],
       ['EVAL', "return redis.call('DEL', KEYS[1])", '1', `{csi}:${QUEUE}:a~1`],
       ['HSET', `{csi}:forget:${DRIVER}`, 'u', 'x'],

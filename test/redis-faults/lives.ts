@@ -131,7 +131,7 @@ function isOfBullmq({ key }: Row): boolean {
 function toRow(key: string, item: string): Row {
   const names: Readonly<Record<string, string>> = {
     '<driver>': DRIVER,
-    '<queue>': `(claims|volumes|snapshots)\\.${DRIVER}`,
+    '<queue>': `(claims|volumes)\\.${DRIVER}`,
     '<part>': '.+',
   };
   const pattern = key
@@ -140,8 +140,8 @@ function toRow(key: string, item: string): Row {
   return { key, pattern: new RegExp(`^${pattern}$`), isKept: !item.includes('Ends:') };
 }
 
-/** Finished jobs that BullMQ keeps of snapshots, and its own keys of each queue. */
-const BULLMQ_KEYS = 1_000 + 3 * 20;
+/** BullMQ's own keys of each queue. */
+const BULLMQ_KEYS = 2 * 20;
 
 export function assertOnlyNamedKeys(remains: Remains, report: (text: string) => void): void {
   const { unnamed, endless, counts } = remains;

@@ -1,4 +1,6 @@
-import { isConflict, KubeError } from '../../kube/kube-error.ts';
+import { addFinalizer, removeFinalizer } from '../../kube/finalizers.ts';
+import { VOLUME_FINALIZER } from '../../kube/keys.ts';
+import { isConflict, isNotFound, isOutage, KubeError } from '../../kube/kube-error.ts';
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import { type JobKey, workId } from '../../queue/contract.ts';
@@ -9,7 +11,6 @@ import { traceId } from '../../runtime/trace-id.ts';
 import { type DeletionPlan, planDeletion, shouldDelete } from '../../volumes/deletion.ts';
 import { isOnNode } from '../../volumes/own-node.ts';
 import type { Dependencies } from '../dependencies.ts';
-import { setVolumeFinalizer } from '../finalizers.ts';
 import { waitForClassLimit, withinClassLimit } from '../class-limit.ts';
 import { finished, finishedByCall, type MarkedJob, markJob, MAX_READ_AGE_MS } from '../mark-job.ts';
 import { whyNodesAreUnknown } from '../outcomes.ts';
@@ -42,11 +43,34 @@ export async function reconcileVolume(deps: Dependencies, job: JobKey, run: Run)
       return finished(verdict.reason, begun.leftMs);
     case 'add-finalizer':
     case 'remove-finalizer': {
-      const outcome = await setVolumeFinalizer(kube, volume, verdict.kind === 'add-finalizer');
+      const outcome = await setVolumeFinalizer(deps, volume, verdict.kind === 'add-finalizer');
       return outcome.kind === 'done' ? finished(outcome.note ?? '', begun.leftMs) : outcome;
     }
     case 'delete':
       return deleteReleasedVolume(deps, { job, run, volume, readMs, begun });
+  }
+}
+
+/** Adds our finalizer to a PV, or removes it; it keeps the PV until the driver has deleted the
+ * volume. A failure gets no event: users can do nothing about it. */
+async function setVolumeFinalizer(
+  { cluster: { kube } }: Dependencies,
+  volume: Volume,
+  isWanted: boolean,
+): Promise<Outcome> {
+  const target = { resource: volumes, object: volume, finalizer: VOLUME_FINALIZER };
+  try {
+    await (isWanted ? addFinalizer(kube, target) : removeFinalizer(kube, target));
+    return { kind: 'done', note: `the PV ${isWanted ? 'has' : 'does not have'} our finalizer` };
+  } catch (error) {
+    if (isNotFound(error)) return { kind: 'done', note: 'the volume is gone' };
+    if (!(error instanceof KubeError)) throw error;
+    const { name, finalizers = [] } = volume.metadata;
+    const others = finalizers.filter((other) => other !== VOLUME_FINALIZER);
+    const list = isWanted ? [...others, VOLUME_FINALIZER] : others;
+    const change = `failed to modify finalizers to [${list.join(' ')}] on volume ${name}`;
+    const reason = `${change} err: ${error.message}`;
+    return { kind: isOutage(error) ? 'later' : 'retry', reason };
   }
 }
 
@@ -133,7 +157,7 @@ const READ_TOO_OLD: Outcome = {
 
 /** Deletes the PV of a volume that the driver has deleted. Already gone counts as success. */
 async function deletePersistentVolume(
-  { cluster: { kube } }: Dependencies,
+  deps: Dependencies,
   volume: Volume,
   mark: MarkedJob,
 ): Promise<Outcome> {
@@ -144,7 +168,7 @@ async function deletePersistentVolume(
   const limits = { preconditions: { uid }, signal };
   let left: Volume | undefined;
   try {
-    left = await kube.delete<Volume>(volumes, { name }, limits);
+    left = await deps.cluster.kube.delete<Volume>(volumes, { name }, limits);
   } catch (error) {
     if (isConflict(error))
       return { kind: 'later', reason: `volume ${name} changed meanwhile`, delayMs: 0 };
@@ -152,7 +176,7 @@ async function deletePersistentVolume(
   }
   // The answer is the PV if finalizers are left on it, else a Status.
   if (left?.metadata?.finalizers === undefined) return { kind: 'done', note: `deleted ${name}` };
-  return setVolumeFinalizer(kube, left, false);
+  return setVolumeFinalizer(deps, left, false);
 }
 
 /** How the run ends of a volume that is another node's; undefined if it is deleted here. */

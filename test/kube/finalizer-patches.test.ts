@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { addFinalizer, hasFinalizer, removeFinalizer } from '#src/volumes/finalizer-patches.ts';
+import { addFinalizer, hasFinalizer, removeFinalizer } from '#src/kube/finalizer-patches.ts';
 
 const OURS = 'ours';
 

@@ -1,4 +1,4 @@
-import type { ObjectMeta } from '../kube/objects.ts';
+import type { ObjectMeta } from './objects.ts';
 
 /** A change of an object's finalizers, as a strategic merge patch. Upstream:
  * sig-storage-lib-external-provisioner controller/controller.go addFinalizer, removeFinalizer,

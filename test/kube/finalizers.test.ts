@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { addFinalizer, removeFinalizer } from '#src/jobs/finalizers.ts';
-import type { Parts } from './parts.ts';
+import { addFinalizer, removeFinalizer } from '#src/kube/finalizers.ts';
+import type { KubeClient } from '#src/kube/client.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { claims, snapshots, volumes } from '#src/kube/resources.ts';
 
@@ -9,16 +9,11 @@ const OURS = 'example.com/ours';
 const OTHER = 'example.com/other';
 
 /** Records the writes that are sent. */
-function recordWrites(): { kube: Parts['kube']; sent: unknown[] } {
+function recordWrites(): { kube: Pick<KubeClient, 'patch' | 'update'>; sent: unknown[] } {
   const sent: unknown[] = [];
-  const refuse = () => Promise.reject(new Error('only patches and updates are sent'));
   return {
     sent,
     kube: {
-      get: refuse,
-      list: refuse,
-      create: refuse,
-      delete: refuse,
       update: (resource, ref, object) => {
         sent.push([resource.plural, ref, 'update', object]);
         return Promise.resolve({ updated: true } as never);
