@@ -8,6 +8,7 @@ import { Closers } from '#src/runtime/closers.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import { until } from '../harness/until.ts';
 import { pluginKubeconfig } from './plugin-kubeconfig.ts';
 import { startTraced } from './traced-process.ts';
 
@@ -59,7 +60,13 @@ describe('npm’s tarball, installed into an empty folder', () => {
     const dashboard = await start(['dashboard', '--dashboard-address=127.0.0.1:0']);
     const headers = { authorization: `Basic ${btoa(`admin:${PASSWORD}`)}` };
     const url = dashboard.facts['dashboard'] ?? '';
-    const html = await (await fetch(url, { headers })).text();
+    let html = '';
+    // 503 until it has reached Redis.
+    await until(async () => {
+      const page = await fetch(url, { headers });
+      html = await page.text();
+      return page.ok;
+    }, 'the dashboard answers');
     const [, script = ''] = /<script[^>]+src="([^"]+)"/.exec(html) ?? [];
     const base = /<base href="([^"]+)"/.exec(html)?.[1] ?? '';
     const { status } = await fetch(new URL(script, new URL(base, url)), { headers });
