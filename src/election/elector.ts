@@ -41,7 +41,7 @@ export interface ElectorOptions extends LeaseTimes {
 
 const UNHEALTHY_AFTER_MS = 20_000;
 const RELEASE_TIMEOUT_MS = 3000;
-/** After a renewal that somebody waits for and that has failed. */
+/** After a renewal that somebody waits for and that has failed, or that came second. */
 const RENEW_PAUSE_MS = 1_000;
 const UNREACHABLE = 'could not read or write the Lease; trying again';
 
@@ -251,8 +251,11 @@ export class Elector {
     const decision = this.#decide();
     if (decision.kind === 'wait') return decision.forMs;
     if (!this.#hasLease) this.#isAfterOther = this.#seen !== undefined && !isOfOurs(this.#seen);
-    // Where another process wrote first, read again after a pause.
-    return (await this.#didWrite(decision.record, signal)) ? undefined : retryPeriodMs;
+    if (await this.#didWrite(decision.record, signal)) return undefined;
+    if (!this.#hasLease) return retryPeriodMs;
+    // Another process wrote first, which does not end the term of a leader.
+    await this.#clock.sleep(RENEW_PAUSE_MS, signal);
+    return this.#attempt(signal);
   }
 
   async #didWrite(record: LeaseRecord, signal: AbortSignal): Promise<boolean> {

@@ -215,6 +215,22 @@ describe('Elector', () => {
     assert.equal(a.elector.isLeader, true);
   });
 
+  it('leads on although others write between its reads and its writes', async () => {
+    const connection = store.connect();
+    const { write } = connection;
+    const a = candidate('a', connection);
+    await clock.pass(1000);
+    let refusals = 2;
+    connection.write = (...given) => {
+      refusals -= 1;
+      if (refusals >= 0) store.write(store.lease?.record);
+      return write(...given);
+    };
+    await clock.pass(9_900);
+    assert.ok(refusals < 0, 'it has renewed the Lease');
+    assert.deepEqual(a.log, ['started']);
+  });
+
   it('creates the Lease again when it was deleted', async () => {
     const a = candidate('a', store.connect());
     await clock.pass(1000);
