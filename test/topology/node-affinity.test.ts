@@ -51,6 +51,7 @@ describe('a volume can be reached from a node', () => {
       ['NotIn', ['1'], '2', true],
       ['NotIn', ['1'], '1', false],
       ['NotIn', ['1'], undefined, true],
+      ['Unknown', ['1'], '1', false],
       ['Exists', [], '', true],
       ['Exists', [], undefined, false],
       ['DoesNotExist', [], undefined, true],
