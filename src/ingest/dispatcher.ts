@@ -180,6 +180,10 @@ export class Dispatcher {
     const leading = this.#leading;
     if (leading === undefined || this.#options.trouble() !== undefined) return Promise.resolve();
     this.#looking ??= this.#look(leading)
+      .then(() => {
+        // What is refused is asked for again, and tells itself when that works.
+        if (this.pending === 0 && this.#askedLater.size === 0) this.#worked();
+      })
       .catch((error: unknown) => this.#failed(error, leading))
       .finally(() => (this.#looking = undefined));
     return this.#looking;

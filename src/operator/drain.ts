@@ -6,7 +6,7 @@ import { describeCreation, type OpenCreation, readOpenCreations } from '../hints
 import type { JournalPlace } from '../journal/list-journal.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { DRAIN } from '../kube/keys.ts';
-import { isConflict } from '../kube/kube-error.ts';
+import { isAlreadyExists, isConflict } from '../kube/kube-error.ts';
 import type { Lease } from '../kube/objects.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
 import { queueName } from '../queue/queue-keys.ts';
@@ -90,7 +90,7 @@ async function annotate(
     return isSet;
   } catch (error) {
     // Its holder writes it every few seconds.
-    if (isConflict(error)) return annotate(kube, place, text);
+    if (isConflict(error) || isAlreadyExists(error)) return annotate(kube, place, text);
     throw error;
   }
 }

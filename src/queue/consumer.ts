@@ -152,14 +152,14 @@ export class Consumer {
     if (this.#isStarting) return;
     this.#isStarting = true;
     while (this.#worker === undefined && !this.#isClosing && this.#link.trouble === undefined) {
-      const worker = this.#createWorker();
-      this.#worker = worker;
+      let worker: Worker | undefined;
       try {
+        worker = this.#worker = this.#createWorker();
         await worker.waitUntilReady();
         this.#startTrouble = undefined;
         await this.#adjust();
       } catch (error) {
-        worker.close(true).catch(() => undefined);
+        worker?.close(true).catch(() => undefined);
         this.#worker = undefined;
         if (this.#isClosing) break;
         this.#reportStart(error);

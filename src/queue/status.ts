@@ -104,7 +104,7 @@ export async function endInfeasible(redis: Redis, place: StatusPlace): Promise<v
   const status = await readStatus(redis, place);
   if (status?.infeasible === undefined) return;
   const ended: RunStatus = { ...status, infeasible: undefined };
-  await redis.set(keysOf(place).status, JSON.stringify(ended), 'KEEPTTL');
+  await redis.set(keysOf(place).status, JSON.stringify(ended), 'KEEPTTL', 'XX');
 }
 
 function keysOf({ prefix, driver, key }: StatusPlace) {

@@ -137,6 +137,14 @@ describe('Dispatcher', () => {
     assert.deepEqual([await hasJob(), dispatcher.pending], [true, 0]);
   });
 
+  it('says that it works again after a look, also where no key waits', async (t) => {
+    begin();
+    const failing = t.mock.method(work, 'finished', () => Promise.reject(new Error('no answer')));
+    await until(() => dispatcher.trouble !== undefined, 'a look has failed');
+    failing.mock.restore();
+    await until(() => dispatcher.trouble === undefined, 'a look has succeeded');
+  });
+
   describe('gives a claim', () => {
     it('its entry in the journal before its job (J1)', async () => {
       begin();

@@ -148,11 +148,10 @@ async function deleteInDriver(
   return finishedByCall(outcome.note ?? '', mark, deps);
 }
 
-/** A list of all PVs takes long; what it found counts for the next run. */
+/** What a list of all PVs found counts for the next run, which comes soon. */
 const READ_TOO_OLD: Outcome = {
   kind: 'later',
-  reason: 'the look at other PersistentVolumes took too long; the volume is read again',
-  delayMs: 0,
+  reason: 'reading took too long: the volume may have changed since, so it is read again',
 };
 
 /** Deletes the PV of a volume that the driver has deleted. Already gone counts as success. */
