@@ -55,7 +55,7 @@ export function prefixRefusal<T>(prefix: string, act: () => T): T {
 
 /** The API server, as rules use it: they read objects, and one adds a finalizer. What rules await
  * fails with KubeError if the API server is down. */
-export type ObjectApi = Pick<KubeClient, 'get' | 'list' | 'update'>;
+export type ObjectApi = Pick<KubeClient, 'get' | 'list' | 'patch' | 'update'>;
 
 /** Reads an object. An object that does not exist refuses the claim until it is created.
  * @param prefix begins the refusal's message; the cause follows

@@ -1,6 +1,7 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { VolumeContentSourceSchema } from '../csi/generated/csi_pb.ts';
-import { addFinalizer, hasFinalizer } from '../kube/finalizer-patches.ts';
+import { hasFinalizer } from '../kube/finalizer-patches.ts';
+import { addFinalizer } from '../kube/finalizers.ts';
 import { CLONE_PROTECTION } from '../kube/keys.ts';
 import { isForbidden } from '../kube/kube-error.ts';
 import type { Claim, Class, DataSource, KubeObject, ReferenceGrant } from '../kube/objects.ts';
@@ -13,7 +14,6 @@ import {
   refuseUntilChanged,
   toRefusal,
 } from '../rules/rule.ts';
-import { omitUnset } from '../runtime/json.ts';
 import type { SourceKind } from './driver-facts.ts';
 import type { FeatureGates } from './flags.ts';
 
@@ -148,16 +148,8 @@ export async function addSourceFinalizer(
   api: ObjectApi,
   { resource, object, finalizer }: ContentSource,
 ): Promise<void> {
-  const { metadata } = object;
-  const added = addFinalizer(metadata, finalizer);
-  if (added === undefined) return;
-  const { namespace, name } = metadata;
-  const ref = omitUnset({ namespace, name });
   try {
-    await api.update(resource, ref, {
-      ...object,
-      metadata: { ...metadata, finalizers: added.list },
-    });
+    await addFinalizer(api, { resource, object, finalizer });
   } catch (error) {
     if (isForbidden(error) && resource === snapshots) return;
     throw toRefusal(error);

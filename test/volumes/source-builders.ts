@@ -93,6 +93,7 @@ export function anApi(objects: ApiObjects, steps: string[] = [], refused?: Refus
       if (found === undefined) throw anError(404, notFound(resource, name));
       return Promise.resolve(object as T);
     },
+    patch: () => Promise.reject(new Error('rules patch nothing')),
   };
 }
 
