@@ -1,11 +1,13 @@
 import { performance } from 'node:perf_hooks';
-import { type Clock, signalWithin } from '../runtime/clock.ts';
+import type { KubeClient } from '../kube/client.ts';
+import { type Clock, signalWithin, systemClock } from '../runtime/clock.ts';
+import type { Closers } from '../runtime/closers.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { BLIP_MS, Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import { holderOf, type Observation, observe, otherHolder } from './lease.ts';
-import type { LeaseStore } from './kube-lease-store.ts';
+import { KubeLeaseStore, type LeaseStore } from './kube-lease-store.ts';
 import {
   type CallVerdict,
   judgeCall,
@@ -113,4 +115,16 @@ export class LeaseFollower implements LeaseView {
       this.#endFirstRead();
     }
   }
+}
+
+/** Follows a Lease of the API server until the closers close. */
+export function followLease(
+  { client, closers, log }: { client: KubeClient; closers: Closers; log: Logger },
+  { namespace, name }: { readonly namespace: string; readonly name: string },
+): LeaseFollower {
+  const store = new KubeLeaseStore({ client, namespace, name, log });
+  const lease = `${namespace}/${name}`;
+  const follower = new LeaseFollower({ store, lease, clock: systemClock, log });
+  closers.add('lease follower', () => follower.stop());
+  return follower;
 }

@@ -2,7 +2,7 @@ import { instanceName } from '../connections/open-connections.ts';
 import { Elector } from '../election/elector.ts';
 import { KubeLeaseStore } from '../election/kube-lease-store.ts';
 import { IDENTITY_PREFIX, type LeaseTimes } from '../election/lease.ts';
-import { LeaseFollower } from '../election/lease-follower.ts';
+import { followLease, type LeaseFollower } from '../election/lease-follower.ts';
 import type { LeadStatus } from '../election/own-leader.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { DriverDeps } from './driver-deps.ts';
@@ -16,7 +16,7 @@ export function openElection(
   leadership: Leadership,
 ): () => string | undefined {
   if (base.context.flags.leaderElection) return competeForLease(base, times, leadership);
-  const follower = followLease(base);
+  const follower = followQuietly(base);
   const lease =
     base.ownLeader === undefined ? openNamedLease(base, leadership, follower) : leadAlone(follower);
   base.ownLeader?.follow(lease);
@@ -141,15 +141,8 @@ function tickEverySecond(
 
 /** Where nobody competes for the Lease, it is followed all the same: sutler may be drained, or
  * another provisioner compete for it. An account without the right to read it works without. */
-function followLease({ context, connections, lease }: DriverDeps): LeaseFollower {
-  const { closers, log } = context;
-  const quietLog = log.child({}, { level: 'error' });
-  const follower = new LeaseFollower({
-    store: new KubeLeaseStore({ client: connections.kube, ...lease, log: quietLog }),
-    lease: `${lease.namespace}/${lease.name}`,
-    clock: systemClock,
-    log: quietLog,
-  });
-  closers.add('lease follower', () => follower.stop());
-  return follower;
+function followQuietly({ context, connections, lease }: DriverDeps): LeaseFollower {
+  const { closers } = context;
+  const log = context.log.child({}, { level: 'error' });
+  return followLease({ client: connections.kube, closers, log }, lease);
 }

@@ -1,15 +1,15 @@
 import { performance } from 'node:perf_hooks';
 import { type DriverConnections, instanceName } from '../connections/open-connections.ts';
 import { leaseNamespace } from '../election/flags.ts';
-import { KubeLeaseStore } from '../election/kube-lease-store.ts';
 import { leaseName } from '../election/lease.ts';
-import { LeaseFollower } from '../election/lease-follower.ts';
+import { followLease, type LeaseFollower } from '../election/lease-follower.ts';
+import type { JournalPlace } from '../journal/list-journal.ts';
 import { isOutage, KubeError } from '../kube/kube-error.ts';
 import { Consumer } from '../queue/consumer.ts';
 import { JOB_KINDS, type JobKey, logFields } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { RedisUnavailable } from '../redis/ask-redis.ts';
-import { systemClock, timerMs } from '../runtime/clock.ts';
+import { timerMs } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { type Logger, traceStep } from '../runtime/log.ts';
 import { type FeatureGates, parseFeatureGates, retiredGates } from '../volumes/flags.ts';
@@ -41,7 +41,7 @@ export async function startWorkers(
   const { ownLeader } = shared;
   const namespace = await leaseNamespace(flags.leaderElectionNamespace, env);
   const journal = { namespace, lease: leaseName(driver), driver, node: ownLeader?.node };
-  const lease = ownLeader ?? (await followLease(context, connections, journal));
+  const lease = ownLeader ?? (await openLease(context, connections, journal));
   const parts = { driver, caches, gates, lease, journal, ownLeader };
   const deps = buildDependencies(context, connections, parts);
   const consumers = JOB_KINDS.map((kind) => {
@@ -78,18 +78,12 @@ const RECONCILERS = { claim: reconcileClaim, volume: reconcileVolume } as const;
 
 /** Follows the driver's Lease, which says whether the driver may be called (docs/leak-proof.md,
  * M2), also when no ingest lives. Resolves when the Lease was read, or could not be. */
-async function followLease(
+async function openLease(
   { closers, health, log }: JobsContext,
   { kube: client }: DriverConnections,
-  { namespace, lease: name }: { readonly namespace: string; readonly lease: string },
+  { namespace, lease: name }: JournalPlace,
 ): Promise<LeaseFollower> {
-  const follower = new LeaseFollower({
-    store: new KubeLeaseStore({ client, namespace, name, log }),
-    lease: `${namespace}/${name}`,
-    clock: systemClock,
-    log,
-  });
-  closers.add('lease follower', () => follower.stop());
+  const follower = followLease({ client, closers, log }, { namespace, name });
   health.ready('lease', () => follower.trouble);
   await follower.waitForFirstRead();
   return follower;
