@@ -18,6 +18,8 @@ import { journalPlace } from './installation.ts';
 /** Removes what an installation left in the cluster and in Redis, or lists it without --yes. */
 export const main = commandMain(uninstall, run);
 
+const UNLINKED_AT_ONCE = 500;
+
 interface Installation {
   readonly redis: Redis;
   readonly prefix: string;
@@ -32,7 +34,8 @@ async function run(means: Means<typeof uninstall.flags>): Promise<Result> {
   const redisKeys = await scanKeys(installation);
   if (yes) {
     await removeLeases(kube, journal, marked);
-    for (const key of redisKeys) await installation.redis.unlink(key);
+    for (let from = 0; from < redisKeys.length; from += UNLINKED_AT_ONCE)
+      await installation.redis.unlink(...redisKeys.slice(from, from + UNLINKED_AT_ONCE));
   }
   const isEmpty = [drivers, journal, marked, redisKeys].every(({ length }) => length === 0);
   const done = yes
