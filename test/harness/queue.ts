@@ -12,7 +12,10 @@ import { WorkQueue } from '#src/queue/work-queue.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { beginLeading } from './leading.ts';
 import type { TestRedis } from './redis.ts';
+import { until } from './until.ts';
+
 export const sleep = (ms: number): Promise<void> => new Promise((next) => setTimeout(next, ms));
 
 export function claimKey(name: string, namespace = 'default'): JobKey {
@@ -44,6 +47,16 @@ export const REACHABLE: Reachability = {
 export type TestProducer = ReturnType<typeof openTestProducer>;
 
 const TICK_MS = 50;
+
+/** Opens a queue of work for a driver, and what a leader of it has begun with. */
+export async function openTestWorkQueue({ redis, url }: TestRedis, driver: string) {
+  const link = openRedis({ url, role: 'producer', log: silentLog });
+  await until(() => link.trouble === undefined, 'Redis can be reached');
+  const place = { redis, prefix: 'csi', driver };
+  const metrics = new Registry();
+  const queue = new WorkQueue({ ...place, link, dirty: () => 0, log: silentLog, metrics });
+  return { link, queue, leading: await beginLeading(place) };
+}
 
 /** A leader without a journal, and without an API server: what it is asked for gets jobs. */
 export function openTestProducer(url: string, driver: string, metrics: Registry) {

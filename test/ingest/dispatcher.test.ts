@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { Registry } from 'prom-client';
 import { type ClaimToPlan, Dispatcher } from '#src/ingest/dispatcher.ts';
 import { Journal } from '#src/journal/journal.ts';
 import { listJournal } from '#src/journal/list-journal.ts';
@@ -11,11 +10,11 @@ import type { JobKey, KeyToQueue } from '#src/queue/contract.ts';
 import { beginTerm } from '#src/queue/history.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { forgetKey, type Leading, WorkQueue } from '#src/queue/work-queue.ts';
-import { openRedis, type RedisLink } from '#src/redis/connection.ts';
+import { forgetKey, type Leading, type WorkQueue } from '#src/queue/work-queue.ts';
+import type { RedisLink } from '#src/redis/connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { beginLeading } from '../harness/leading.ts';
-import { claimKey, QueueBench, sleep, volumeKey } from '../harness/queue.ts';
+import { claimKey, openTestWorkQueue, QueueBench, sleep, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
@@ -91,10 +90,7 @@ describe('Dispatcher', () => {
     gone = [];
     outdated = 0;
     exist(key);
-    link = openRedis({ url: server.url, role: 'producer', log: silentLog });
-    await until(() => link.trouble === undefined, 'Redis can be reached');
-    const metrics = new Registry();
-    work = new WorkQueue({ ...place(), link, dirty: () => 0, log: silentLog, metrics });
+    ({ link, queue: work, leading } = await openTestWorkQueue(server, driver));
     journal = new Journal({
       ...journalPlace(),
       client: kube,
@@ -116,7 +112,6 @@ describe('Dispatcher', () => {
       log: silentLog,
     });
     ticks = setInterval(() => void dispatcher.look().then(() => journal.tidy()), 1_000);
-    leading = await beginLeading(place());
     await journal.begin(1, () => true);
   });
   afterEach(async () => {

@@ -1,15 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { Registry } from 'prom-client';
 import { redisActiveGateway } from '#src/gateway-client/active-gateway.ts';
 import { type Marked, type Run, showDoubts } from '#src/queue/run.ts';
 import { forgetHistory } from '#src/queue/history.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
-import { type Leading, WorkQueue } from '#src/queue/work-queue.ts';
-import { openRedis, type RedisLink } from '#src/redis/connection.ts';
-import { silentLog } from '#src/runtime/log.ts';
+import type { Leading, WorkQueue } from '#src/queue/work-queue.ts';
+import type { RedisLink } from '#src/redis/connection.ts';
 import { beginLeading } from '../harness/leading.ts';
-import { claimKey, QueueBench } from '../harness/queue.ts';
+import { claimKey, openTestWorkQueue, QueueBench } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
@@ -68,11 +66,7 @@ describe('what a job knows of the calls of its runs', () => {
   beforeEach(async () => {
     driver = `d${(serial += 1)}.example`;
     bench = new QueueBench(server, driver);
-    link = openRedis({ url: server.url, role: 'producer', log: silentLog });
-    await until(() => link.trouble === undefined, 'Redis can be reached');
-    const metrics = new Registry();
-    queue = new WorkQueue({ ...place(), link, dirty: () => 0, log: silentLog, metrics });
-    leading = await beginLeading(place());
+    ({ link, queue, leading } = await openTestWorkQueue(server, driver));
   });
   afterEach(async () => {
     await bench.close();
