@@ -15,7 +15,8 @@ export interface AdmissionRules {
 
 /** Why a call is not forwarded; undefined if it may come this far as the driver's calls.
  * @param metadata  all of the caller's, sutler's own too
- * @param now.hasEnded  whether the caller's certificate is not valid any more */
+ * @param now.hasEnded  whether the caller's certificate has expired, or its authority has been
+ *   replaced */
 export function findRefusal(
   { path, message, notAfterMs }: DriverCall,
   metadata: HeaderPairs,

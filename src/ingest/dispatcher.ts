@@ -83,9 +83,9 @@ function isRefusal(error: unknown): boolean {
   return error instanceof KubeError && [400, 413, 422].includes(error.code);
 }
 
-/** Gives keys their jobs by docs/leak-proof.md, J1 to J5. Before the first job
- * of a claim is added, its entry is in the journal; when its job is finished, the entry leaves, and
- * then the job. Requests never throw and never block. */
+/** Gives keys their jobs by docs/leak-proof.md, J1 to J5. Before the first job of a claim is added,
+ * its entry is in the journal; when its job is finished, the entry leaves, and then the job.
+ * Requests never throw and never block. */
 export class Dispatcher {
   readonly #options: DispatcherOptions;
   readonly #pending = new PendingKeys();
