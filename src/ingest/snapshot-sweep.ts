@@ -5,7 +5,7 @@ import { SNAPSHOT_SOURCE_PROTECTION } from '../kube/keys.ts';
 import { isOutage, KubeError } from '../kube/kube-error.ts';
 import type { Claim, Snapshot } from '../kube/objects.ts';
 import { claims, keyOf, snapshots } from '../kube/resources.ts';
-import { sourceId } from '../journal/open-sources.ts';
+import { sourceId } from '../journal/list-journal.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { isPending, restoredSnapshot } from '../volumes/data-source.ts';

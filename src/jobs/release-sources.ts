@@ -2,7 +2,7 @@ import { listAll } from '../kube/client.ts';
 import { removeFinalizer } from '../kube/finalizers.ts';
 import { CLONE_PROTECTION, SNAPSHOT_SOURCE_PROTECTION } from '../kube/keys.ts';
 import { isConflict, isForbidden, isNotFound } from '../kube/kube-error.ts';
-import { sourceId } from '../journal/open-sources.ts';
+import { sourceId } from '../journal/list-journal.ts';
 import type { Claim, Snapshot, Volume } from '../kube/objects.ts';
 import { claims, snapshots, volumes } from '../kube/resources.ts';
 import type { Outcome } from '../queue/outcome.ts';

@@ -163,8 +163,8 @@ export type ReadObject =
   | {
       readonly kind: 'journal';
       readonly entries: readonly EntryText[];
-      /** Annotations that can't be read, with what is wrong with each. */
-      readonly unread: ReadonlyMap<string, string>;
+      /** Annotations that can't be read, and what is wrong with each. */
+      readonly unread: readonly { readonly key: string; text: string; reason: string }[];
     }
   /** Another driver's, another node's, or of a later version: it is left alone. */
   | { readonly kind: 'other'; readonly reason: string };
@@ -175,12 +175,12 @@ export function readObject(owner: JournalOwner, { metadata, spec }: Lease): Read
   const reason = whyOther(owner, annotations, spec?.holderIdentity);
   if (reason !== undefined) return { kind: 'other', reason };
   const entries: EntryText[] = [];
-  const unread = new Map<string, string>();
+  const unread: { readonly key: string; text: string; reason: string }[] = [];
   for (const [key, text] of Object.entries(annotations)) {
     if (!key.startsWith(ENTRY_PREFIX)) continue;
     const uid = key.slice(ENTRY_PREFIX.length);
     const entry = readEntry(uid, text, annotations);
-    if (typeof entry === 'string') unread.set(key, entry);
+    if (typeof entry === 'string') unread.push({ key, text, reason: entry });
     else entries.push(entry);
   }
   return { kind: 'journal', entries, unread };

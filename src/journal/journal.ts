@@ -13,9 +13,10 @@ import {
   type EntryText,
   type JournalEntry,
   journalName,
+  journalNumber,
   readObject,
 } from './journal-entry.ts';
-import { type FoundObject, type JournalPlace, listObjects } from './list-journal.ts';
+import type { JournalPlace } from './list-journal.ts';
 
 export interface JournalOptions extends JournalPlace {
   readonly client: Pick<KubeClient, 'list' | 'create' | 'update' | 'delete'>;
@@ -37,13 +38,13 @@ export interface ClaimToNote {
 const APPEND_BYTES = 16_384;
 /** The annotations of an object may have 256 KiB in all. */
 const MAX_BYTES = 200 * 1_024;
-/** Of a claim, without what is left out: larger ones get no entry that could be planned. */
-const MAX_ENTRY_BYTES = 100 * 1_024;
 /** How long a finished entry may stay beside others that are not. */
 const LAZY_MS = 5_000;
 /** What is finished within this time leaves together. */
 const HASTE_MS = 100;
 const MAX_CONFLICTS = 5;
+const RULE =
+  'apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, list, create, update]';
 
 /** An entry, and since when this leader knows it, by performance.now(). */
 type KnownEntry = EntryText & { readonly knownMs: number };
@@ -60,8 +61,8 @@ class JournalObject {
   finishedMs = Infinity;
   /** Annotations that can't be read stay as they are. */
   unread: Readonly<Record<string, string>> = {};
-  readonly number: number;
-  readonly name: string;
+  number: number;
+  name: string;
 
   constructor(number: number, name: string) {
     this.number = number;
@@ -102,8 +103,6 @@ export class Journal {
   /** Whether this process leads, and may write. */
   #mayWrite: () => boolean = () => false;
   #isBeginning = false;
-  #hasBegun = false;
-  #trouble: string | undefined;
   #isOff = false;
   #mayDelete = true;
   readonly #told = new Set<string>();
@@ -115,7 +114,11 @@ export class Journal {
   /** This account has no right on Leases: sutler works without the journal, with upstream's promise
    * in place of its own. Undefined while it has. */
   get trouble(): string | undefined {
-    return this.#trouble;
+    return this.#isOff
+      ? `sutler works without its journal, as external-provisioner does: a volume may be left in ` +
+          `the storage when it dies; grant this account, in the namespace ` +
+          `${this.#options.namespace}: ${RULE}`
+      : undefined;
   }
 
   /** Whether sutler works without it. */
@@ -172,14 +175,13 @@ export class Journal {
         if (this.#objects.size === 0) this.#newObject();
         for (const object of this.#objects.values())
           if (object.entries.size > 0 || object.version === undefined) await this.#write(object);
-        this.#switch(false);
+        if (this.#isOff) this.#options.log.info({}, 'the journal can be written again');
+        this.#isOff = false;
       } catch (error) {
-        if (!(error instanceof KubeError) || error.code !== 403) throw error;
-        this.#switch(true, error);
+        this.#switchOff(error);
       } finally {
         this.#isBeginning = false;
       }
-      this.#hasBegun = true;
       return [...this.#byUid.keys()];
     });
   }
@@ -202,7 +204,7 @@ export class Journal {
     return this.#inTurn(async () => {
       const entries = claims
         .filter(({ claim }) => !this.#byUid.has(claim.metadata.uid))
-        .map(({ claim, cls }) => this.#encode(claim, cls));
+        .map(({ claim, cls }) => encodeEntry(claim, cls));
       if (this.#isOff || entries.length === 0) return;
       let rest: readonly EntryText[] = entries;
       try {
@@ -211,8 +213,7 @@ export class Journal {
         // The write may have come through all the same: then the next list finds the entries.
         for (const { uid } of rest) this.#drop(uid);
         // As where the account may list Leases, and write none.
-        if (!(error instanceof KubeError) || error.code !== 403) throw error;
-        this.#switch(true, error);
+        this.#switchOff(error);
       }
     });
   }
@@ -233,21 +234,6 @@ export class Journal {
     if (this.#isHasty) return;
     this.#isHasty = true;
     setTimeout(() => void this.tidy(), HASTE_MS).unref();
-  }
-
-  #encode(claim: Claim, cls: Class | undefined): EntryText {
-    const entry = encodeEntry(claim, cls);
-    if (entryBytes(entry) + (entry.cls?.text.length ?? 0) <= MAX_ENTRY_BYTES) return entry;
-    const { namespace = '', name } = claim.metadata;
-    this.#options.log.warn(
-      { claim: `${namespace}/${name}`, bytes: entryBytes(entry) },
-      'the claim and its class are too large for the journal: if the claim is deleted while its ' +
-        'volume is being created, and sutler dies, the class is needed to find the volume',
-    );
-    const { metadata, spec } = claim;
-    const { storageClassName, volumeMode, accessModes, resources } = spec;
-    const short = { storageClassName, volumeMode, accessModes, resources } as Claim['spec'];
-    return encodeEntry({ metadata: { ...metadata, annotations: {} }, spec: short }, undefined);
   }
 
   /** Writes as many entries as fit into one object.
@@ -276,11 +262,16 @@ export class Journal {
   }
 
   #newObject(): JournalObject {
-    let number = 0;
-    while (this.#objects.has(number) || this.#taken.has(number)) number += 1;
+    const number = this.#freeNumber();
     const object = new JournalObject(number, journalName(this.#options, number));
     this.#objects.set(number, object);
     return object;
+  }
+
+  #freeNumber(): number {
+    let number = 0;
+    while (this.#objects.has(number) || this.#taken.has(number)) number += 1;
+    return number;
   }
 
   #drop(uid: string): void {
@@ -307,9 +298,6 @@ export class Journal {
         const isAgain = error instanceof KubeError && [404, 409].includes(error.code);
         if (!isAgain || tries === MAX_CONFLICTS) throw error;
         await this.#list();
-        // It was found to be another's: its entries are in a new one.
-        if (this.#objects.get(object.number) !== object)
-          return this.#write(this.#current ?? this.#objectForMore());
       }
     }
   }
@@ -375,30 +363,31 @@ export class Journal {
 
   /** Reads all objects. Memory keeps what it has, and takes what it does not know. */
   async #list(): Promise<void> {
-    const found = await listObjects(this.#options.client, this.#options);
+    const { client, namespace } = this.#options;
+    const { items } = await client.list<Lease>(leases, { namespace });
     for (const object of this.#objects.values()) object.version = undefined;
     this.#taken.clear();
-    for (const each of found) this.#read(each);
+    for (const lease of items) {
+      const number = journalNumber(this.#options, lease.metadata.name);
+      if (number !== undefined) this.#read(number, lease);
+    }
   }
 
-  #read({ number, lease }: FoundObject): void {
+  #read(number: number, lease: Lease): void {
     const { name, resourceVersion } = lease.metadata;
     const read = readObject(this.#options, lease);
     if (read.kind === 'other') {
       this.#taken.add(number);
       this.#tell(name, `the journal object ${name} is left alone: ${read.reason}`);
       const ours = this.#objects.get(number);
-      if (ours !== undefined) this.#leave(ours);
+      if (ours !== undefined) this.#rename(ours);
       return;
     }
     const object = this.#objects.get(number) ?? new JournalObject(number, name);
     this.#objects.set(number, object);
     object.version = resourceVersion;
-    const { annotations = {} } = lease.metadata;
-    object.unread = Object.fromEntries(
-      [...read.unread.keys()].map((key) => [key, annotations[key] ?? '']),
-    );
-    for (const [key, reason] of read.unread)
+    object.unread = Object.fromEntries(read.unread.map(({ key, text }) => [key, text]));
+    for (const { key, reason } of read.unread)
       this.#tell(
         `${name} ${key}`,
         `an entry of the journal can't be read: ${reason}; run sutler audit, then remove it: ` +
@@ -414,23 +403,13 @@ export class Journal {
     }
   }
 
-  /** An object has become another's: its entries go to a new one, which is written next. */
-  #leave(object: JournalObject): void {
+  /** The name of an object is another's: it gets a new one, and is written next. */
+  #rename(object: JournalObject): void {
     this.#objects.delete(object.number);
-    const fresh = this.#newObject();
-    this.#current = fresh;
-    const gone: string[] = [];
-    for (const [uid, entry] of object.entries) {
-      if (this.#byUid.get(uid) !== object) continue;
-      if (object.finished.has(uid)) {
-        this.#byUid.delete(uid);
-        gone.push(uid);
-        continue;
-      }
-      fresh.entries.set(uid, entry);
-      this.#byUid.set(uid, fresh);
-    }
-    if (gone.length > 0) this.#options.onGone(gone);
+    object.number = this.#freeNumber();
+    object.name = journalName(this.#options, object.number);
+    object.unread = {};
+    this.#objects.set(object.number, object);
   }
 
   #tell(what: string, message: string): void {
@@ -460,22 +439,15 @@ export class Journal {
     });
   }
 
-  #switch(isOff: boolean, error?: KubeError): void {
-    const { namespace, log } = this.#options;
-    // Without it nothing is known of entries; what was noted before is found when it is granted.
-    if (isOff) this.#clear();
-    const rule =
-      'apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, list, create, update]';
-    this.#trouble = isOff
-      ? `sutler works without its journal, as external-provisioner does: a volume may be left in ` +
-        `the storage when it dies; grant this account, in the namespace ${namespace}: ${rule}`
-      : undefined;
-    if (isOff !== this.#isOff || (isOff && !this.#hasBegun))
-      log[isOff ? 'warn' : 'info'](
-        isOff ? { reason: messageOf(error) } : {},
-        this.#trouble ?? 'the journal can be written again',
-      );
-    this.#isOff = isOff;
+  /** Works without the journal, where this account has no right on Leases.
+   * @throws any other error */
+  #switchOff(error: unknown): void {
+    if (!(error instanceof KubeError) || error.code !== 403) throw error;
+    // Nothing is known of entries then; what was noted before is found when it is granted.
+    this.#clear();
+    const isNews = !this.#isOff;
+    this.#isOff = true;
+    if (isNews) this.#options.log.warn({ reason: messageOf(error) }, this.trouble);
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {

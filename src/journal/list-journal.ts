@@ -1,13 +1,12 @@
 import type { KubeClient } from '../kube/client.ts';
 import { KubeError } from '../kube/kube-error.ts';
 import type { Lease } from '../kube/objects.ts';
-import { leases } from '../kube/resources.ts';
+import { claims, leases, type Resource, snapshots } from '../kube/resources.ts';
 import {
   decodeEntry,
   isJournalOf,
   type JournalEntry,
   journalNode,
-  journalNumber,
   type JournalOwner,
   readObject,
 } from './journal-entry.ts';
@@ -16,26 +15,6 @@ import {
 
 export interface JournalPlace extends JournalOwner {
   readonly namespace: string;
-}
-
-/** An object of the journal, as it was found. */
-export interface FoundObject {
-  readonly number: number;
-  readonly lease: Lease;
-}
-
-/** The objects of a journal, by their numbers.
- * @throws KubeError */
-export async function listObjects(
-  client: Pick<KubeClient, 'list'>,
-  place: JournalPlace,
-): Promise<readonly FoundObject[]> {
-  const { items } = await client.list<Lease>(leases, { namespace: place.namespace });
-  const found = items.flatMap((lease) => {
-    const number = journalNumber(place, lease.metadata.name);
-    return number === undefined ? [] : [{ number, lease }];
-  });
-  return found.toSorted((a, b) => a.number - b.number);
 }
 
 /** An entry, and the object that has it. */
@@ -85,4 +64,37 @@ export async function readEntryOf(
     if (found !== undefined) return found;
   }
   return (await listJournal(client, place)).find((entry) => entry.uid === uid);
+}
+
+/** How the journal's sources are named. */
+export function sourceId(
+  { plural }: Pick<Resource, 'plural'>,
+  { namespace = '', name }: { readonly namespace?: string | undefined; readonly name: string },
+): string {
+  return `${plural}/${namespace}/${name}`;
+}
+
+/** The snapshots and claims that claims in the journal are created from, which may be gone
+ * themselves.
+ * @throws KubeError */
+export async function listOpenSources(
+  client: Pick<KubeClient, 'list'>,
+  journal: JournalPlace,
+): Promise<ReadonlySet<string>> {
+  const entries = await listJournal(client, journal);
+  return new Set(
+    entries.flatMap(({ claim: { metadata, spec } }) => {
+      const {
+        kind,
+        name,
+        namespace = metadata.namespace,
+      } = {
+        ...spec.dataSource,
+        ...spec.dataSourceRef,
+      };
+      if (name === undefined) return [];
+      const resource = kind === snapshots.kind ? snapshots : claims;
+      return [sourceId(resource, { namespace, name })];
+    }),
+  );
 }

@@ -5,7 +5,7 @@ import {
   SnapshotSweep,
   type SnapshotSweepOptions,
 } from '#src/ingest/snapshot-sweep.ts';
-import { sourceId } from '#src/journal/open-sources.ts';
+import { sourceId } from '#src/journal/list-journal.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, Snapshot } from '#src/kube/objects.ts';
 import { snapshots } from '#src/kube/resources.ts';

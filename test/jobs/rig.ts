@@ -19,7 +19,7 @@ import * as resources from '#src/kube/resources.ts';
 import { ClassLimits } from '#src/jobs/class-limit.ts';
 import type { KeyToQueue } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { listOpenSources } from '#src/journal/open-sources.ts';
+import { listOpenSources } from '#src/journal/list-journal.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';

@@ -34,7 +34,7 @@ function written(...entries: Parameters<typeof encodeEntry>[]): Record<string, s
 function entriesIn(annotations: Readonly<Record<string, string>>) {
   const read = readObject(OWNER, leaseWith(annotations));
   assert.ok(read.kind === 'journal');
-  return { entries: read.entries.map(decodeEntry), unread: [...read.unread] };
+  return { entries: read.entries.map(decodeEntry), unread: read.unread };
 }
 
 describe('the name of a journal object', () => {
@@ -164,7 +164,7 @@ describe('a journal object that was edited', () => {
         entries.map(({ uid }) => uid),
         ['second'],
       );
-      assert.deepEqual(unread, [[ENTRY, 'it is no claim of that UID']]);
+      assert.deepEqual(unread, [{ key: ENTRY, text, reason: 'it is no claim of that UID' }]);
     });
 
   it('has an entry without a class where the class is missing', () => {
@@ -199,7 +199,7 @@ describe('a journal object that was edited', () => {
     assert.deepEqual(readObject(OWNER, lease), {
       kind: 'journal',
       entries: [],
-      unread: new Map(),
+      unread: [],
     });
   });
 });

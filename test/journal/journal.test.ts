@@ -136,12 +136,11 @@ describe('the journal', () => {
       assert.deepEqual(await stored(), ['large']);
     });
 
-    it('a claim whose class is too large in short, and says so', async () => {
-      const cls = aClass({ parameters: { list: 'x'.repeat(150_000) } });
-      await journal.add([{ claim: claim('a'), cls }]);
+    it('a claim whose class has 150 kB with it', async () => {
+      const parameters = { list: 'x'.repeat(150_000) };
+      await journal.add([{ claim: claim('a'), cls: aClass({ parameters }) }]);
       const [entry] = await listJournal(kube, PLACE);
-      assert.deepEqual([entry?.uid, entry?.cls], ['a', undefined]);
-      assert.match(lines.join(''), /too large for the journal/);
+      assert.deepEqual([entry?.uid, entry?.cls?.parameters], ['a', parameters]);
     });
 
     it('nothing to its memory where the API server refuses the write', async () => {
@@ -312,6 +311,19 @@ describe('the journal', () => {
         lines.join(''),
         /kubectl annotate lease -n default test-driver-journal-0 journal\.sutler\.dev\/broken-/,
       );
+    });
+
+    it('of its own where its object became another driver’s: it writes it to a new one', async () => {
+      await journal.add([note('a'), note('b')]);
+      journal.finish(['b']);
+      const ref = { namespace: 'default', name: 'test-driver-journal-0' };
+      await kube.delete(leases, ref);
+      const annotations = { 'sutler.dev/driver': 'other' };
+      await kube.create<Lease>(leases, 'default', { metadata: { ...ref, annotations }, spec: {} });
+      await journal.add([note('c')]);
+      assert.deepEqual(await stored(), ['a', 'c']);
+      assert.deepEqual([journal.objectOf('a'), gone], ['test-driver-journal-1', ['b']]);
+      assert.deepEqual((await leaseNamed(ref.name))?.metadata.annotations, annotations);
     });
 
     it('of an object of another driver that has its name: it is left alone', async () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { releaseCloneSource } from '#src/jobs/release-sources.ts';
-import { sourceId } from '#src/journal/open-sources.ts';
+import { sourceId } from '#src/journal/list-journal.ts';
 import { isInvalid, KubeError } from '#src/kube/kube-error.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
