@@ -2,7 +2,14 @@ import { performance } from 'node:perf_hooks';
 import type { Claim, Class } from '../kube/objects.ts';
 import { KubeError } from '../kube/kube-error.ts';
 import type { Journal } from '../journal/journal.ts';
-import { bareKey, type JobKind, type KeyToQueue, logFields, workId } from '../queue/contract.ts';
+import {
+  bareKey,
+  type JobKey,
+  type JobKind,
+  type KeyToQueue,
+  logFields,
+  workId,
+} from '../queue/contract.ts';
 import { type KeyRequest, PendingKeys } from '../queue/pending-keys.ts';
 import {
   type Leading,
@@ -48,8 +55,8 @@ export interface DispatcherOptions {
   readonly doubtMs: number;
   /** Why nothing can be added now; undefined while it can. */
   readonly trouble: () => string | undefined;
-  /** An event came for a key while it had a job that ran: it may need another one. */
-  readonly onMayNeedAgain: (key: KeyToQueue) => void;
+  /** An event came for a claim while its job ran or its entry left: it may need another job. */
+  readonly onMayNeedAgain: (claim: JobKey) => void;
   /** Another process leads by now, or Redis has lost its data. */
   readonly onOutdated: () => void;
   readonly log: Logger;
@@ -103,14 +110,8 @@ export class Dispatcher {
   /** Claims that this leader has noted and that had no job yet. Of any other claim with an entry,
    * calls of earlier jobs may be at work: its next job says so. */
   readonly #fresh = new Set<string>();
-  /** Requests that wait for the end of a job or an entry, by the id of that job. */
-  readonly #held = new Map<string, KeyRequest>();
-  /** Keys for which an event came while their job ran, by its id. */
-  readonly #again = new Map<string, KeyToQueue>();
-  /** Finished jobs of claims whose entries have not left yet, by their ids. */
-  readonly #ending = new Set<string>();
-  /** Claims whose jobs only select a node. */
-  readonly #selecting = new Set<string>();
+  /** Keys that wait for the end of a job or an entry, by the id of that job. */
+  readonly #next = new Map<string, JobKey>();
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
@@ -130,11 +131,8 @@ export class Dispatcher {
   /** J3: this leader has begun. Each claim with an entry is to get a job. */
   begin(leading: Leading): void {
     this.#leading = leading;
-    this.#held.clear();
-    this.#again.clear();
-    this.#ending.clear();
-    this.#selecting.clear();
     this.#fresh.clear();
+    this.#next.clear();
     this.#startFlushing();
     void this.look();
   }
@@ -170,9 +168,7 @@ export class Dispatcher {
 
   /** The entries of these claims have left the API server: their jobs may go. */
   entriesGone(uids: readonly string[]): void {
-    const ended = uids.filter((uid) => this.#ending.has(uid));
-    void this.#removeJobs('claim', ended);
-    for (const uid of uids) if (!this.#ending.has(uid)) this.#release(uid);
+    void this.#removeJobs('claim', uids);
   }
 
   /** J2: looks which jobs are finished; to be called every second. */
@@ -283,17 +279,30 @@ export class Dispatcher {
   }
 
   async #addKind(kind: JobKind, requests: readonly KeyRequest[], leading: Leading): Promise<void> {
-    for (const { key, kind: what } of requests)
-      if (what === 'promote') await this.#options.queue.promote(key);
-    const adds = requests.filter((request) => request.kind !== 'promote');
-    await (kind === 'claim' ? this.#addClaims(adds, leading) : this.#addVolumes(adds, leading));
+    const { journal, queue } = this.#options;
+    for (const { key, kind: what } of requests) if (what === 'promote') await queue.promote(key);
+    // J2, J5: a claim's next job waits until its entry has left, a deletion until there is none.
+    const mustWait = ({ key }: KeyRequest): boolean =>
+      kind === 'claim' ? journal.isFinished(key.uid) : journal.has(workId(key));
+    const due: KeyRequest[] = [];
+    for (const request of requests.filter((each) => each.kind !== 'promote'))
+      if (mustWait(request)) this.#waitFor(request.key);
+      else due.push(request);
+    const adds =
+      kind === 'claim'
+        ? await this.#noteAll(due)
+        : due.map((request) => ({ key: request.key, isNow: request.kind === 'now' }));
+    if (adds.length === 0) return;
+    const states = await queue.add(kind, adds, leading);
+    if (leading !== this.#leading) return;
+    for (const [i, add] of adds.entries()) this.#added(add, states[i]);
   }
 
-  async #addClaims(requests: readonly KeyRequest[], leading: Leading): Promise<void> {
-    const { journal, queue } = this.#options;
-    const due = requests.filter((request) => !this.#isHeld(request, request.key.uid));
-    const planned = await this.#planAdds(due);
-    // J1: the API server has the entries before a job is added.
+  /** J1: the API server has the claims' entries before a job is added.
+   * @returns the jobs to add */
+  async #noteAll(requests: readonly KeyRequest[]): Promise<readonly WorkRequest[]> {
+    const { journal, doubtMs } = this.#options;
+    const planned = await this.#planAdds(requests);
     await this.#noteClaims(planned.flatMap(({ note }) => note ?? []));
     const adds: WorkRequest[] = [];
     for (const { request, needsNode } of planned) {
@@ -303,15 +312,11 @@ export class Dispatcher {
       if (needsNode) adds.push(add);
       else if (journal.isOff) adds.push({ ...add, journal: '' });
       else if (journal.has(uid) && !journal.isFinished(uid)) {
-        const { doubtMs } = this.#options;
         const doubt = this.#fresh.has(uid) ? {} : { doubtMs };
         adds.push({ ...add, journal: journal.objectOf(uid), ...doubt });
       } else this.#putBack(request, new Error('its entry has left, or was refused'));
     }
-    if (adds.length === 0) return;
-    const states = await queue.add('claim', adds, leading);
-    if (leading === this.#leading)
-      for (const [i, add] of adds.entries()) this.#claimAdded(add, states[i]);
+    return adds;
   }
 
   /** What each request comes to: its job is added, after the journal knows the claim where it is to
@@ -379,64 +384,20 @@ export class Dispatcher {
     this.#askAgain(request);
   }
 
-  #claimAdded({ key, journal, isNow }: WorkRequest, state: WorkState | undefined): void {
-    const { uid } = key;
-    this.#note({ key, isNow }, state);
-    if (state === 'elsewhere') return this.#hold(uid, { key, kind: 'ensure' });
-    const isAdded = state === 'added';
-    const mayCall = journal !== undefined && (isAdded || !this.#selecting.has(uid));
-    if (mayCall) this.#fresh.delete(uid);
-    if (isAdded && journal === undefined) this.#selecting.add(uid);
-    else if (isAdded) this.#selecting.delete(uid);
-    // Its job may call no driver; when that is done, it gets one that may.
-    else if (journal !== undefined && this.#selecting.has(uid)) this.#again.set(uid, key);
-  }
-
-  /** J5: a deletion waits until the claim's UID is not in the journal. */
-  async #addVolumes(requests: readonly KeyRequest[], leading: Leading): Promise<void> {
-    const { journal, queue } = this.#options;
-    const adds: WorkRequest[] = [];
-    for (const request of requests) {
-      const id = workId(request.key);
-      if (this.#isHeld(request, id)) continue;
-      if (journal.has(id)) this.#hold(id, request);
-      else adds.push({ key: request.key, isNow: request.kind === 'now' });
-    }
-    if (adds.length === 0) return;
-    const states = await queue.add('volume', adds, leading);
-    if (leading !== this.#leading) return;
-    for (const [i, add] of adds.entries()) {
-      const { key } = add;
-      const state = states[i];
-      this.#note(add, state);
-      if (state === 'elsewhere') this.#hold(workId(key), { key, kind: 'now' });
-    }
-  }
-
-  /** Whether the request waits for an entry to leave. */
-  #isHeld(request: KeyRequest, id: string): boolean {
-    if (!this.#isEnding(id)) return false;
-    this.#hold(id, request);
-    return true;
-  }
-
-  #isEnding(id: string): boolean {
-    return this.#options.journal.isFinished(id) || this.#ending.has(id);
-  }
-
-  #hold(id: string, request: KeyRequest): void {
-    const known = this.#held.get(id);
-    // A deletion comes after the creation, and is what is asked for then.
-    if (known?.key.kind !== 'volume') this.#held.set(id, request);
-    this.#options.journal.hasten();
-    this.#lookSoon(LOOK_PAUSE_MS);
-  }
-
-  #note({ key, isNow }: WorkRequest, state: WorkState | undefined): void {
-    if (state !== 'active' && state !== 'finished') return;
+  #added({ key, journal, isNow }: WorkRequest, state: WorkState | undefined): void {
+    if (state === 'added' && journal !== undefined) this.#fresh.delete(key.uid);
     // The run under way may have begun before the change: its job is not to be delayed after it.
     if (state === 'active' && isNow) this.#askAgain({ key: bareKey(key), kind: 'now' });
-    this.#again.set(workId(key), key);
+    if (state === 'active' || state === 'finished' || state === 'elsewhere') this.#waitFor(key);
+  }
+
+  /** Looks at the key again when its job, or the entry of its claim, is gone. */
+  #waitFor(key: KeyToQueue): void {
+    const { journal } = this.#options;
+    const id = workId(key);
+    // A deletion comes after the creation, and is what is asked for then.
+    if (this.#next.get(id)?.kind !== 'volume') this.#next.set(id, bareKey(key));
+    if (journal.isFinished(id)) journal.hasten();
     this.#lookSoon(LOOK_PAUSE_MS);
   }
 
@@ -450,72 +411,43 @@ export class Dispatcher {
 
   async #look(leading: Leading): Promise<void> {
     const { journal, queue } = this.#options;
-    await this.#lookAtClaims(leading);
-    const { ids, unread } = await queue.finished('volume', leading);
-    await this.#dropUnread('volume', unread, leading);
-    await this.#removeJobs('volume', ids);
-    // What waits for a claim in doubt may wait for long, and nothing is to be written for it.
-    if ([...this.#held.keys()].some((id) => this.#isEnding(id))) journal.hasten();
-    if (this.#held.size + this.#again.size > 0) this.#lookSoon(LOOK_AGAIN_MS);
-  }
-
-  async #lookAtClaims(leading: Leading): Promise<void> {
-    const { journal, queue } = this.#options;
-    const { ids, unread, forgotten } = await queue.finished('claim', leading);
-    const ended = ids.filter((id) => !this.#ending.has(id));
-    await this.#dropUnread('claim', unread, leading);
-    // A job that only selected a node has called nothing: its claim, which may be in the journal by
-    // now, gets the next one at once.
-    const mayLeave = (id: string): boolean => journal.has(id) && !this.#selecting.has(id);
-    const noted = ended.filter(mayLeave);
-    const gone = ended.filter((id) => !mayLeave(id));
-    for (const id of noted) this.#ending.add(id);
+    const { ended, idle, forgotten } = await queue.finished('claim', leading);
+    // J2: first the entry leaves, and then the job.
+    const noted = ended.filter((id) => journal.has(id));
+    const others = ended.filter((id) => !journal.has(id));
     journal.finish(noted);
-    if (noted.some((id) => this.#again.has(id))) journal.hasten();
-    await this.#removeJobs('claim', gone);
-    if (forgotten.length === 0) return;
-    await queue.remove('claim', forgotten, leading, true);
-    journal.finish(forgotten);
-    journal.hasten();
+    await this.#removeJobs('claim', [...others, ...idle]);
+    if (forgotten.length > 0) {
+      await queue.remove('claim', forgotten, leading, true);
+      journal.finish(forgotten);
+      journal.hasten();
+    }
+    const deletions = await queue.finished('volume', leading);
+    await this.#removeJobs('volume', [...deletions.ended, ...deletions.idle]);
+    // What waits for a claim in doubt may wait for long, and nothing is to be written for it.
+    if ([...this.#next.keys()].some((id) => journal.isFinished(id))) journal.hasten();
+    if (this.#next.size > 0) this.#lookSoon(LOOK_AGAIN_MS);
   }
 
-  /** A job that no worker could read has done nothing: a claim with an entry gets another one. */
-  async #dropUnread(kind: JobKind, unread: readonly string[], leading: Leading): Promise<void> {
-    if (unread.length === 0) return;
-    await this.#options.queue.remove(kind, unread, leading);
-    for (const key of this.entries()) if (unread.includes(key.uid)) this.ensureQueued(key);
-  }
-
-  /** Removes finished jobs, and looks again at keys for which events came meanwhile. */
+  /** Removes finished jobs, and looks again at what waited for that. */
   async #removeJobs(kind: JobKind, ids: readonly string[]): Promise<void> {
-    const { queue } = this.#options;
+    const { journal, onMayNeedAgain, queue } = this.#options;
     const leading = this.#leading;
     if (ids.length === 0 || leading === undefined) return;
-    try {
-      await queue.remove(kind, ids, leading);
-    } catch (error) {
-      // The next look finds them again.
-      for (const id of ids) this.#ending.delete(id);
-      return this.#failed(error, leading);
-    }
+    // Where Redis refuses it, the next look finds them again.
+    await queue.remove(kind, ids, leading).catch((error: unknown) => this.#failed(error, leading));
+    // J3: a claim whose entry stays gets another job. This one has called nothing, or was a
+    // deletion.
+    const open = new Set(ids.filter((id) => journal.has(id) && !journal.isFinished(id)));
+    if (open.size > 0)
+      for (const key of this.entries()) if (open.has(key.uid)) this.ensureQueued(key);
     for (const id of ids) {
-      this.#ending.delete(id);
-      if (kind === 'claim') this.#selecting.delete(id);
-      this.#release(id);
+      const next = this.#next.get(id);
+      this.#next.delete(id);
+      if (next?.kind === 'volume') this.ensureQueued(next);
+      // Whether a claim needs another job is judged as it is now.
+      else if (next !== undefined && !open.has(id)) onMayNeedAgain(next);
     }
-  }
-
-  #release(id: string): void {
-    const held = this.#held.get(id);
-    const again = this.#again.get(id);
-    this.#held.delete(id);
-    this.#again.delete(id);
-    const isDue = held?.key.kind === 'volume' || this.#options.journal.has(id);
-    if (held !== undefined && isDue) this.#request(held);
-    // Whether a claim needs another job is judged as it is now.
-    const key = again ?? held?.key;
-    if (key !== undefined && !(isDue && key.kind === held?.key.kind))
-      this.#options.onMayNeedAgain(key);
   }
 
   #failed(error: unknown, leading: Leading): void {

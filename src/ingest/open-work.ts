@@ -3,7 +3,7 @@ import { doubtMsOf } from '../election/flags.ts';
 import { Journal } from '../journal/journal.ts';
 import type { Claim } from '../kube/objects.ts';
 import { readClaim } from '../kube/read-claim.ts';
-import type { KeyToQueue } from '../queue/contract.ts';
+import type { JobKey, KeyToQueue } from '../queue/contract.ts';
 import { WorkQueue } from '../queue/work-queue.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
@@ -26,7 +26,7 @@ export interface Work {
 }
 
 /** Opens it for one driver.
- * @param o.onMayNeedAgain  an event came for a key while it had a job that ran
+ * @param o.onMayNeedAgain  an event came for a claim while its job ran or its entry left
  * @param o.onOutdated  another process leads by now, or Redis has lost its data */
 export function openWork(
   context: Context,
@@ -36,7 +36,7 @@ export function openWork(
     readonly lease: DriverLease;
     readonly source: ObjectSource;
     readonly ownNode: string | undefined;
-    readonly onMayNeedAgain: (key: KeyToQueue) => void;
+    readonly onMayNeedAgain: (claim: JobKey) => void;
     readonly onOutdated: () => void;
   },
 ): Work {
@@ -78,14 +78,13 @@ export function openWork(
 
 const READ_AGAIN_MS = 2_000;
 
-/** Judges anew whether a claim or volume needs a job. Never rejects. */
+/** Judges anew whether a claim needs a job. Never rejects. */
 export async function lookAgain(
-  key: KeyToQueue,
+  key: JobKey,
   handler: EventHandler,
   client: DriverConnections['kube'],
   { log, stopping }: Pick<Context, 'log' | 'stopping'>,
 ): Promise<void> {
-  if (key.kind === 'volume') return handler.enqueueVolumeKey(key);
   try {
     const claim = await readClaim(client, key);
     if (claim !== undefined) handler.enqueueClaim(transformWatchedClaim(claim), 'ensureQueued');

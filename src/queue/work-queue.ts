@@ -206,20 +206,25 @@ export class WorkQueue {
   }
 
   /** J2: the ids of the finished jobs, and the claims whose entries operators asked to forget.
-   * @returns `unread`: the jobs that no worker of this version can have read
+   * @returns `idle`: finished jobs that have called nothing, since no worker of this version can
+   *   have read them, or they only selected a node
    * @throws LeadershipOutdated */
   finished(
     kind: JobKind,
     leading: Leading,
-  ): Promise<Readonly<Record<'ids' | 'unread' | 'forgotten', readonly string[]>>> {
+  ): Promise<Readonly<Record<'ended' | 'idle' | 'forgotten', readonly string[]>>> {
     return this.#inTurn(async () => {
       const args = { ...argsOf(leading), most: MOST_FINISHED };
       const answer = await finishedScript.run(this.#place.redis, this.#keys(kind), args);
       if (answer.kind === 'outdated') throw new LeadershipOutdated();
-      const { ids: all, datas, forgotten } = answer;
-      const isRead = (_id: string, at: number): boolean => parseJob(parseJson(datas[at] ?? '')).ok;
-      const unread = all.filter((id, at) => !isRead(id, at));
-      return { ids: all.filter(isRead), unread, forgotten };
+      const { ids, datas, forgotten } = answer;
+      const mayHaveCalled = (_id: string, at: number): boolean => {
+        const job = parseJob(parseJson(datas[at] ?? ''));
+        return job.ok && (kind === 'volume' || job.facts.journal !== undefined);
+      };
+      const ended = ids.filter(mayHaveCalled);
+      const idle = ids.filter((id, at) => !mayHaveCalled(id, at));
+      return { ended, idle, forgotten };
     });
   }
 

@@ -378,7 +378,7 @@ export class RealRedis {
     );
     assert.equal(answers[0] === undefined, answers[1] === undefined);
     if (answers[0] === undefined) return undefined;
-    return JOB_KINDS.filter((_, at) => answers[at]?.ids.includes(ID));
+    return JOB_KINDS.filter((_, at) => answers[at]?.ended.includes(ID));
   }
 
   /** J2. */

@@ -58,7 +58,10 @@ describe('queue under faults', () => {
     const left = `${queueRoot('csi', queueName('volume', driver))}*-*`;
     await until(async () => (await redis.redis.keys(left)).length === 0, 'no job is left');
     assert.deepEqual(bench.doubles, []);
-    assert.ok((await bench.metric('sutler_queue_locks_lost_total', { driver })) >= 10);
+    await until(
+      async () => (await bench.metric('sutler_queue_locks_lost_total', { driver })) >= 10,
+      'the lost locks are counted',
+    );
   });
 
   /** Kills a process while it runs the job of the key `data`. */

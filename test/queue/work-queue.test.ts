@@ -249,17 +249,19 @@ describe('WorkQueue', () => {
     assert.deepEqual(await add(deletion), ['elsewhere']);
   });
 
-  it('lists the jobs that are finished, and those that no worker can have read', async () => {
-    await add();
-    await add(claimKey('other'));
+  it('lists the jobs that are finished, and those of them that have called nothing', async () => {
+    const names = ['selecting', 'parked', 'unread'];
+    const [selecting, parked, unread] = names.map((name) => claimKey(name));
+    assert.ok(selecting && parked && unread);
+    const keys = [key, parked, unread].map((each) => ({ key: each, isNow: false, journal: '0' }));
+    await queue.add('claim', [...keys, { key: selecting, isNow: false }], leading);
     bench.consumer(({ name }) =>
-      name === 'data' ? { kind: 'done', note: 'made' } : { kind: 'parked', reason: 'x', until: [] },
+      name === 'parked' ? { kind: 'parked', reason: 'x', until: [] } : { kind: 'done' },
     );
-    await untilState('finished');
-    const finished = await queue.finished('claim', leading);
-    assert.deepEqual([finished.ids, finished.unread], [[key.uid], []]);
-    await server.redis.hset(`{csi}:claims.${driver}:${key.uid}`, 'data', '{}');
-    assert.deepEqual((await queue.finished('claim', leading)).unread, [key.uid]);
+    await until(async () => (await server.redis.zcard(`${rootOf()}completed`)) === 3, 'they end');
+    await server.redis.hset(rootOf() + unread.uid, 'data', '{}');
+    const { ended, idle } = await queue.finished('claim', leading);
+    assert.deepEqual([ended, idle.toSorted()], [[key.uid], [selecting.uid, unread.uid]]);
   });
 
   it('lists the claims whose entries operators asked to forget', async () => {

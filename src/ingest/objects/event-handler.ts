@@ -88,11 +88,6 @@ export class EventHandler {
     this.#enqueue(volumeNeed(volume, this.driver), `volume ${volume.metadata.name}`, how);
   }
 
-  /** Passes the key of a volume on: its run judges it. */
-  enqueueVolumeKey(key: JobKey): void {
-    this.queue.ensureQueued(key);
-  }
-
   /** The keys of all objects that need a job now.
    * @throws Error when this process does not lead the driver any more */
   async *outstanding(source: Objects): AsyncGenerator<KeyToQueue> {
