@@ -1,4 +1,5 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { createSecureContext } from 'node:tls';
 import type { Clock } from './clock.ts';
 import { messageOf } from './error-message.ts';
 import { UsageError } from './flags.ts';
@@ -70,6 +71,10 @@ export function watchTlsFiles(o: {
         cert.path === ''
           ? Infinity
           : checkCertificate({ ...cert, text: certText }, { ...key, text: keyText });
+      // OpenSSL refuses more than was read so far: a broken intermediate, a key that is too short.
+      read(cert.path === '' ? ca : cert, 'it is of no use for TLS', () =>
+        createSecureContext({ ca: caText, cert: certText, key: keyText }),
+      );
       return { ca: caText, cert: certText, key: keyText, notAfterMs };
     },
     expired: ({ notAfterMs }) =>
