@@ -39,7 +39,7 @@ export const NOT_FORWARDED_TRAILER = 'sutler-not-forwarded';
  * gateway has no room for the call now. The same call may be sent again at once. */
 export const FULL_TRAILER = 'sutler-full';
 /** Trailer set by the gateway: it is draining and forwards no new calls. The value is the number of
- * volumes that still have calls under way. */
+ * volumes that the driver may still be at work on. */
 export const DRAINING_TRAILER = 'sutler-draining';
 /** Trailer of every answer of the gateway: its Unix time in milliseconds as it answers. */
 export const TIME_TRAILER = 'sutler-time';
@@ -81,8 +81,8 @@ export class CsiError extends Error {
   readonly notForwarded: boolean;
   /** The gateway had no room for this call: not forwarded, although the driver can be reached. */
   readonly isGatewayFull: boolean;
-  /** Number of volumes with calls under way at a draining gateway; undefined if the gateway did not
-   * say that it is draining. */
+  /** Number of volumes that the driver of a draining gateway may be at work on; undefined if the
+   * gateway did not say that it is draining. */
   readonly draining: number | undefined;
   /** Full method path, "/csi.v1.Controller/CreateVolume". */
   readonly method: string;

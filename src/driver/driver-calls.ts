@@ -67,14 +67,19 @@ export class DriverCalls {
   readonly #busy = new Map<string, string>();
   /** Calls that the driver works on, but for Identity's. */
   #running = 0;
+  /** The last deadline of calls that change a volume and were cancelled before the driver answered,
+   * Unix ms: until then it may be at work on them. */
+  #cancelledUntilMs = -Infinity;
 
   constructor(options: DriverCallsOptions) {
     this.#options = options;
   }
 
-  /** Number of volumes with calls under way. */
+  /** Number of volumes that the driver may be at work on: with calls under way, and one for all
+   * cancelled calls, until their deadlines. */
   get busyVolumes(): number {
-    return this.#busy.size;
+    const mayBeAtWork = this.#options.clock.nowMs() < this.#cancelledUntilMs;
+    return this.#busy.size + Number(mayBeAtWork);
   }
 
   /** Sends a call, or refuses it. Never rejects. */
@@ -96,7 +101,11 @@ export class DriverCalls {
     }
     if (key !== undefined) this.#busy.set(key, path);
     const answer = await this.#sendNow(call, startedMs);
-    if (key !== undefined) this.#busy.delete(key);
+    if (key !== undefined) {
+      this.#busy.delete(key);
+      if (answer.kind === 'ambiguous' && call.signal.aborted)
+        this.#cancelledUntilMs = Math.max(this.#cancelledUntilMs, call.deadlineMs);
+    }
     const { code, details } = answer;
     if (answer.kind === 'not-sent') return this.refuse(call, 'driver-down', code, details);
     const reply: Reply =

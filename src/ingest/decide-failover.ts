@@ -22,7 +22,7 @@ export type GatewayHealth =
   /** Not probed yet. */
   | { readonly kind: 'unknown' }
   | { readonly kind: 'reachable' }
-  /** It forwards no new calls; `running` volumes have calls under way. */
+  /** It forwards no new calls; its driver may be at work on `running` volumes. */
   | { readonly kind: 'draining'; readonly running: number }
   | {
       readonly kind: 'unreachable';

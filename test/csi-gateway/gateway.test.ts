@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Controller } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
+import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { createLogger } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import {
@@ -283,6 +284,51 @@ describe('a gateway with the sample driver', () => {
     assert.equal(verdict(error), 'not-forwarded');
     await closing;
     other.client.close();
+  });
+
+  it('does not say that it is drained while the driver may be at work on a call cut off', async () => {
+    await test.close();
+    let endAnswers: () => void = () => undefined;
+    const answers = new Promise<void>((resolve) => (endAnswers = resolve));
+    const clock: Clock = {
+      ...systemClock,
+      sleep: (ms, signal) => {
+        if (ms === 60_000) return Promise.resolve();
+        return ms === 1_500 ? answers : systemClock.sleep(ms, signal);
+      },
+    };
+    test = await startTestGateway(folder, { clock });
+    await until(() => test.gateway.trouble === undefined, 'ready');
+    const creations = holdCreations('cut');
+    const first = failureOf(test.client.createVolume(volumeRequest('cut'), SETTINGS));
+    await until(() => creations.begun === 1, 'the call is at the driver');
+    const closing = test.gateway.close(60_000);
+    assert.equal(verdict(await first), 'ambiguous');
+    assert.equal((await failureOf(test.client.probe(SETTINGS))).draining, 1);
+    endAnswers();
+    await closing;
+    creations.release();
+  });
+
+  it('does not say so either of a call whose caller has gone, until its deadline', async () => {
+    let aheadMs = 0;
+    const clock: Clock = { ...systemClock, nowMs: () => Date.now() + aheadMs };
+    await test.close();
+    test = await startTestGateway(folder, { clock });
+    await until(() => test.gateway.trouble === undefined, 'ready');
+    const creations = holdCreations('left');
+    const gone = new AbortController();
+    const settings = { ...SETTINGS, signal: gone.signal };
+    const first = failureOf(test.client.createVolume(volumeRequest('left'), settings));
+    await until(() => creations.begun === 1, 'the call is at the driver');
+    gone.abort();
+    assert.equal(verdict(await first), 'ambiguous');
+    const closing = test.gateway.close(60_000);
+    assert.equal((await failureOf(test.client.probe(SETTINGS))).draining, 1);
+    aheadMs = SETTINGS.timeoutMs;
+    assert.equal((await failureOf(test.client.probe(SETTINGS))).draining, 0);
+    await closing;
+    creations.release();
   });
 
   it('answers calls under way after the grace period as ambiguous', async () => {
