@@ -30,7 +30,7 @@ async function run(means: Means<typeof uninstall.flags>): Promise<Result> {
   const kube = await means.openKube();
   const installation = { redis: await means.openRedis(), prefix };
   await checkStopped(installation);
-  const { drivers, journal, marked } = await findLeases(means, kube, installation);
+  const { drivers, journal, marked, foreign } = await findLeases(means, kube, installation);
   const redisKeys = await scanKeys(installation);
   if (yes) {
     await removeLeases(kube, journal, marked);
@@ -39,7 +39,7 @@ async function run(means: Means<typeof uninstall.flags>): Promise<Result> {
   }
   const isEmpty = [drivers, journal, marked, redisKeys].every(({ length }) => length === 0);
   const done = yes
-    ? 'removed all of it'
+    ? 'removed all that is listed above'
     : 'nothing was changed; run this again with --yes to remove it';
   const lines = [
     `drivers of this Redis and --redis-prefix: ${drivers.join(', ') || 'none'}`,
@@ -47,11 +47,13 @@ async function run(means: Means<typeof uninstall.flags>): Promise<Result> {
       `annotation ${REDIS_HISTORY} on ${marked.length} Leases, ` +
       `${counted(redisKeys.length, 'key')} in Redis`,
     isEmpty ? 'there is nothing to remove' : done,
+    ...foreign.map(describeForeign),
   ];
   const json = {
     drivers,
     journal: journal.map(nameOf),
     leases: marked.map(nameOf),
+    leasesLeft: foreign.map(nameOf),
     redisKeys: redisKeys.length,
     isRemoved: yes,
   };
@@ -69,7 +71,16 @@ async function checkStopped({ redis, prefix }: Installation): Promise<void> {
     );
 }
 
-/** Finds the journals of the drivers, and the drivers' Leases that name this Redis.
+function describeForeign({ metadata: { namespace = '', name } }: Lease): string {
+  return (
+    `left: the annotations of Lease ${namespace}/${name}, which names the data of another Redis; ` +
+    'if that Redis is gone for good, or has lost its data since, remove them: ' +
+    `kubectl -n ${namespace} annotate lease ${name} ${REDIS_HISTORY}- ${DRAIN}-`
+  );
+}
+
+/** Finds the journals of the drivers, and the drivers' Leases that name this Redis (marked) or
+ * another one (foreign).
  * @throws Refusal if something that was begun is not finished */
 async function findLeases(
   { context }: Means<typeof uninstall.flags>,
@@ -79,6 +90,7 @@ async function findLeases(
   const drivers = await listDrivers(redis, prefix);
   const journal: Lease[] = [];
   const marked: Lease[] = [];
+  const foreign: Lease[] = [];
   for (const driver of drivers) {
     const place = { redis, prefix, driver };
     const where = await journalPlace(context, redis, driver);
@@ -87,11 +99,11 @@ async function findLeases(
     for (const lease of (await kube.list<Lease>(leases, { namespace: where.namespace })).items) {
       const { name, annotations = {} } = lease.metadata;
       if (isJournalOf(where, lease)) journal.push(lease);
-      if (name === where.lease && annotations[REDIS_HISTORY]?.endsWith(`/${history}`))
-        marked.push(lease);
+      const named = name === where.lease ? annotations[REDIS_HISTORY] : undefined;
+      if (named !== undefined) (named.endsWith(`/${history}`) ? marked : foreign).push(lease);
     }
   }
-  return { drivers, journal, marked };
+  return { drivers, journal, marked, foreign };
 }
 
 function refuseBegun(open: readonly OpenCreation[]): void {

@@ -62,6 +62,23 @@ describe('sutler uninstall of an installation that serves claims', () => {
     await ingest.stop();
   });
 
+  it('says which Lease it leaves, because it names another Redis, and what to do', async () => {
+    const mark = async (history?: string): Promise<unknown> => {
+      const annotations = { 'sutler.dev/redis-history': history };
+      return bed.kube.patch(leases, LEASE, { type: 'merge', body: { metadata: { annotations } } });
+    };
+    const before = await markOf();
+    await mark('1/of-another');
+    const { code, out, err } = await uninstall();
+    await mark(before);
+    assert.equal(code, 0, out + err);
+    assert.match(out, /annotation sutler\.dev\/redis-history on 0 Leases/);
+    assert.match(
+      out,
+      /left: the annotations of Lease default\/one-csi-sutler-dev, .*kubectl -n default annotate/,
+    );
+  });
+
   it('leaves what another Redis marked, and the Lease of whoever holds it', async () => {
     await bed.kube.create<Lease>(leases, 'default', {
       metadata: {
