@@ -84,7 +84,7 @@ export class ClassLimits {
   }
 }
 
-type Deps = Pick<Dependencies, 'cluster' | 'redis' | 'reports'>;
+type Deps = Pick<Dependencies, 'classOf' | 'classLimits' | 'log'>;
 
 /** Creates or deletes a volume when the limit of its class allows it, else ends the run. A class
  * without a limit costs nothing.
@@ -101,7 +101,7 @@ export async function withinClassLimit(
   const { key, cls, isNeeded } = o;
   const limit = limitOf(cls);
   if (limit === undefined) return work();
-  const asked = isNeeded ? deps.redis.classLimits.take(key, limit) : undefined;
+  const asked = isNeeded ? deps.classLimits.take(key, limit) : undefined;
   const waits = asked && (await waitFor(asked, key, limit, cls));
   if (waits !== undefined) return waits;
   let mayBeAtWork = false;
@@ -129,9 +129,9 @@ export async function waitForClassLimit(
   const [waited] = last?.until ?? [];
   // Nothing else is put off, and not parked, until a class changes.
   if (last?.outcome !== 'later' || waited?.resource !== classes.plural) return undefined;
-  const cls = deps.cluster.classOf(waited.name);
+  const cls = deps.classOf(waited.name);
   const limit = limitOf(cls);
-  return limit && waitFor(deps.redis.classLimits.look(key, limit), key, limit, cls);
+  return limit && waitFor(deps.classLimits.look(key, limit), key, limit, cls);
 }
 
 /** @returns how the run ends that gets no place; undefined if there is one */
@@ -154,11 +154,7 @@ async function waitFor(
   return { kind: 'later', reason, until, delayMs, isTurn: true };
 }
 
-async function endQuietly(
-  { redis: { classLimits }, reports: { log } }: Deps,
-  key: JobKey,
-  limit: Limit,
-): Promise<void> {
+async function endQuietly({ classLimits, log }: Deps, key: JobKey, limit: Limit): Promise<void> {
   try {
     await askRedis(classLimits.end(key, limit));
   } catch (error) {

@@ -11,7 +11,10 @@ import { redisSharedHandles } from '../hints/shared-handles.ts';
 import { type JournalPlace, listOpenSources } from '../journal/list-journal.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
+import type { Claim } from '../kube/objects.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
+import type { JobKey } from '../queue/contract.ts';
+import type { Begun, Run } from '../queue/run.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { type Clock, systemClock } from '../runtime/clock.ts';
 import { type Logger, traceStep } from '../runtime/log.ts';
@@ -19,28 +22,11 @@ import { type DriverFacts, supportsTopology } from '../volumes/driver-facts.ts';
 import type { FeatureGates, ProvisioningOptions } from '../volumes/flags.ts';
 import type { VolumeIdentity } from '../volumes/handles.ts';
 import type { Caches, DriverCaches } from './caches.ts';
-import { RefusedSizes } from './claim/refused-sizes.ts';
+import { RefusedSizes } from './claim/take-claim.ts';
 import { ClassLimits } from './class-limit.ts';
 import type { flags } from './flags.ts';
 import { createOperationCounts, type OperationCounts } from './operation-counts.ts';
 import { VolumeLists } from './volume/volume-lists.ts';
-
-/* What the runs of one driver's jobs work with, grouped by what it is for. It is made
- * once for each driver; a run keeps nothing in it. Small functions take the part that they need. */
-
-export interface Dependencies {
-  readonly cluster: Cluster;
-  readonly driver: CsiDriver;
-  readonly redis: RedisState;
-  /** Whether the driver may be called now. */
-  readonly lease: LeaseView;
-  readonly journal: JournalPlace;
-  /** The snapshots and claims that claims in the journal are created from. */
-  readonly openSources: () => Promise<ReadonlySet<string>>;
-  readonly settings: Settings;
-  readonly reports: Reports;
-  readonly clock: Clock;
-}
 
 /** The calls to the API server that runs make. */
 export type Kube = Pick<KubeClient, 'get' | 'list' | 'create' | 'patch' | 'update' | 'delete'>;
@@ -48,40 +34,34 @@ export type Kube = Pick<KubeClient, 'get' | 'list' | 'create' | 'patch' | 'updat
 /** Where events go. */
 export type Events = Pick<EventRecorder, 'record'>;
 
-/** The API server, and the objects that runs read from memory instead. */
-export interface Cluster extends Pick<DriverCaches, 'classOf' | 'attachedTo' | 'topology'> {
+/** What the runs of one driver's jobs work with. It is made once for each driver; a run keeps
+ * nothing in it. Small functions take the fields that they need. */
+export interface Dependencies extends Pick<DriverCaches, 'classOf' | 'attachedTo' | 'topology'> {
   readonly kube: Kube;
   readonly events: Events;
   /** A claim as ingest's watch in this process shows it, if that has brought something lately. */
   readonly freshClaim: OwnLeader['freshClaim'];
-}
-
-/** The CSI driver, directly or by its gateways. */
-export interface CsiDriver {
-  /** Name and capabilities as they are now. */
+  /** Name and capabilities of the driver as they are now. */
   readonly facts: () => DriverFacts;
-  /** By the gateway that each call names. */
+  /** The driver, directly or by the gateway that each call names. */
   readonly csi: Pick<GatewayPool, 'createVolume' | 'deleteVolume' | 'getCapacity'>;
-  /** Deadline of one call (--timeout). */
+  /** Deadline of one call of the driver (--timeout). */
   readonly timeoutMs: number;
   /** The gateway to call while no leader has named the active one: the only one, or '' if there are
    * several, which refuses the call. */
   readonly endpoint: string;
   readonly refusedSizes: RefusedSizes;
-}
-
-/** What sutler keeps in Redis about volumes. */
-export interface RedisState {
+  /** Whether the driver may be called now. */
+  readonly lease: LeaseView;
+  readonly journal: JournalPlace;
+  /** The snapshots and claims that claims in the journal are created from. */
+  readonly openSources: () => Promise<ReadonlySet<string>>;
   /** The limits of classes. */
   readonly classLimits: Pick<ClassLimits, 'look' | 'take' | 'end'>;
   /** The names of PVs that may have this handle, as ingest published them, or else by a list of
    * all PVs, which may take long.
    * @throws RedisUnavailable, KubeError */
   readonly sharersOf: (volume: VolumeIdentity) => Promise<readonly string[]>;
-}
-
-/** What the flags say about runs. */
-export interface Settings {
   /** The flags that the rules of src/volumes/ read. */
   readonly options: ProvisioningOptions;
   /** D: for how long after a mark calls may be at work in the driver, and the run at its object. */
@@ -92,14 +72,23 @@ export interface Settings {
   /** Whether a process that serves one node takes claims that bind at once
    * (--node-deployment-immediate-binding). */
   readonly bindsAtOnce: boolean;
-}
-
-/** What runs tell besides events. */
-export interface Reports {
   readonly counts: OperationCounts;
   /** Tells ingest what to ask the driver's capacity of. */
   readonly capacity: Pick<CapacityHints, 'creationFailed' | 'volumeChanged'>;
   readonly log: Logger;
+  readonly clock: Clock;
+}
+
+/** One run of a claim's job: what it works with, and what it has read before anything else. */
+export interface ClaimRun extends Dependencies {
+  readonly job: JobKey;
+  readonly run: Run;
+  /** When it began, Unix ms. */
+  readonly startMs: number;
+  /** What earlier runs have begun. */
+  readonly begun: Begun;
+  /** Undefined when the claim is gone. */
+  readonly claim: Claim | undefined;
 }
 
 /** The context of one driver in jobs. */
@@ -144,39 +133,29 @@ export function buildDependencies(
   const identity = `${Date.now()}-${randomInt(10_000)}-${driver}${ofNode}`;
   const facts = () => ({ ...watched.current(), inTreeName, ownNode });
   return {
-    cluster: {
-      kube: traceCalls(kube, 'kube', log),
-      events,
-      classOf: caches.classOf,
-      attachedTo: caches.attachedTo,
-      topology: () => (supportsTopology(facts(), gates) ? caches.topology() : undefined),
-      freshClaim: (key) => ownLeader?.freshClaim(key),
-    },
+    kube: traceCalls(kube, 'kube', log),
+    events,
+    classOf: caches.classOf,
+    attachedTo: caches.attachedTo,
+    topology: () => (supportsTopology(facts(), gates) ? caches.topology() : undefined),
+    freshClaim: (key) => ownLeader?.freshClaim(key),
+    facts,
+    csi: traceCalls(gateways, 'csi', log),
+    timeoutMs: flags.timeoutMs,
+    endpoint: gateways.soleAddress,
+    refusedSizes: new RefusedSizes(systemClock),
     lease,
     journal,
     openSources: () => listOpenSources(kube, journal),
-    driver: {
-      facts,
-      csi: traceCalls(gateways, 'csi', log),
-      timeoutMs: flags.timeoutMs,
-      endpoint: gateways.soleAddress,
-      refusedSizes: new RefusedSizes(systemClock),
-    },
-    redis: {
-      classLimits: new ClassLimits({ ...place, keepMs: doubtMsOf(flags) + KEEP_PLACE_MS }),
-      sharersOf: async (volume) => (await published.sharersOf(volume)) ?? lists.sharersOf(volume),
-    },
-    settings: {
-      options: { ...flags, gates, identity },
-      doubtMs: doubtMsOf(flags),
-      retryMaxMs: flags.retryIntervalMaxMs,
-      bindsAtOnce: flags.nodeDeploymentImmediateBinding,
-    },
-    reports: {
-      counts: createOperationCounts(metrics),
-      capacity: new CapacityHints(flags.enableCapacity ? place : undefined, log),
-      log,
-    },
+    classLimits: new ClassLimits({ ...place, keepMs: doubtMsOf(flags) + KEEP_PLACE_MS }),
+    sharersOf: async (volume) => (await published.sharersOf(volume)) ?? lists.sharersOf(volume),
+    options: { ...flags, gates, identity },
+    doubtMs: doubtMsOf(flags),
+    retryMaxMs: flags.retryIntervalMaxMs,
+    bindsAtOnce: flags.nodeDeploymentImmediateBinding,
+    counts: createOperationCounts(metrics),
+    capacity: new CapacityHints(flags.enableCapacity ? place : undefined, log),
+    log,
     clock: systemClock,
   };
 }

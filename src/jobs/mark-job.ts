@@ -17,8 +17,8 @@ export interface MarkedJob {
   readonly leftMs: number | undefined;
   /** Calls of earlier runs may still have been at work then: a refusal proves nothing. */
   readonly isInDoubt: boolean;
-  /** The gateway that the leader has named; undefined if none. */
-  readonly endpoint: string | undefined;
+  /** The gateway to call: the one that the leader has named, if any. */
+  readonly endpoint: string;
   /** Unix ms after which no call may be sent. */
   readonly notAfterMs: number;
   /** For a write of the run to the API server: aborts when it may write nothing more. Until then a
@@ -50,11 +50,11 @@ export async function markJob(
   run: Run,
   { planned, isBegun }: { readonly planned: string; readonly isBegun: boolean },
 ): Promise<MarkedJob | { readonly outcome: Outcome }> {
-  const { lease, settings, clock } = deps;
+  const { lease, doubtMs, clock } = deps;
   if (!isBegun && lease.pause !== undefined) return { outcome: pausedBy(lease.pause) };
   const startedMs = performance.now();
   const startedAtMs = clock.nowMs();
-  const marked = await askRedis(run.mark(settings.doubtMs, planned));
+  const marked = await askRedis(run.mark(doubtMs, planned));
   if (marked.kind !== 'marked') return { outcome: whyNotMarked(marked) };
   const verdict = await waitForLease(deps, run, marked);
   if (verdict.kind !== 'may') {
@@ -73,10 +73,10 @@ export async function markJob(
   return {
     leftMs,
     isInDoubt: leftMs !== undefined && leftMs > 0,
-    endpoint: marked.endpoint === '' ? undefined : marked.endpoint,
+    endpoint: marked.endpoint === '' ? deps.endpoint : marked.endpoint,
     notAfterMs: clock.nowMs() + Math.min(GRACE_MS - passedMs(), verdict.untilMs - nowMs),
     writeSignal() {
-      const writeMs = settings.doubtMs - WRITE_MS - passedMs();
+      const writeMs = doubtMs - WRITE_MS - passedMs();
       return writeMs > 0 ? signalWithin(new AbortController().signal, writeMs) : undefined;
     },
     undo: (dropsPlace) => askRedis(marked.undo(dropsPlace)),
@@ -130,7 +130,7 @@ export function finished(note: string, leftMs: number | undefined): Outcome {
 export function finishedByCall(
   note: string,
   { isInDoubt }: MarkedJob,
-  { settings: { doubtMs } }: Dependencies,
+  { doubtMs }: Dependencies,
 ): Outcome {
   return finished(note, isInDoubt ? doubtMs : undefined);
 }

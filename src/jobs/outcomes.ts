@@ -8,7 +8,7 @@ import type { Run } from '../queue/run.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { volumeFailedDelete } from '../volumes/deletion.ts';
 import { supportsTopology } from '../volumes/driver-facts.ts';
-import type { CsiDriver, Dependencies, Events } from './dependencies.ts';
+import type { Dependencies, Events } from './dependencies.ts';
 
 /* Outcomes that creations and deletions share. */
 
@@ -38,7 +38,7 @@ export function whyDriverDown(outcome: Outcome): string | undefined {
 
 /** What a run whose call failed says: as reason of its outcome, and in its event. */
 export async function describeFailedCall(
-  { timeoutMs }: Pick<CsiDriver, 'timeoutMs'>,
+  { timeoutMs }: Pick<Dependencies, 'timeoutMs'>,
   run: Pick<Run, 'lastStatus'>,
   { codeName, driverSaid, message }: Pick<CsiError, 'codeName' | 'driverSaid' | 'message'>,
 ): Promise<{ readonly reason: string; readonly event: string }> {
@@ -52,12 +52,11 @@ export async function describeFailedCall(
 /** The outcome of a run that needs the nodes before they are listed; undefined once they are, and
  * for a driver without topology. */
 export function whyNodesAreUnknown({
-  cluster,
-  driver,
-  settings,
+  facts,
+  options,
+  topology,
 }: Dependencies): Outcome | undefined {
-  const isMissing =
-    supportsTopology(driver.facts(), settings.options.gates) && cluster.topology() === undefined;
+  const isMissing = supportsTopology(facts(), options.gates) && topology() === undefined;
   return isMissing
     ? { kind: 'later', reason: 'the nodes of the cluster are not listed yet' }
     : undefined;
@@ -67,10 +66,15 @@ export function whyNodesAreUnknown({
  * of the run before gets the new count and time, so that it does not expire while the fault
  * lasts. */
 
+/** The claim of a run, which may be gone, and where its events go. */
+interface ClaimEvents {
+  readonly events: Events;
+  readonly claim: Claim | undefined;
+}
+
 /** Records an event on a claim, unless the claim is gone. */
 export function recordClaimEvent(
-  events: Events,
-  claim: Claim | undefined,
+  { events, claim }: ClaimEvents,
   event: Omit<EventInput, 'regarding'>,
 ): void {
   if (claim === undefined) return;
@@ -78,24 +82,15 @@ export function recordClaimEvent(
 }
 
 /** Warns on the claim that this run ended without a volume; another one comes by itself. */
-export function reportFailedForNow(
-  events: Events,
-  claim: Claim | undefined,
-  message: string,
-): void {
-  recordClaimEvent(events, claim, { type: 'Warning', reason: 'ProvisioningFailed', message });
+export function reportFailedForNow(of: ClaimEvents, message: string): void {
+  recordClaimEvent(of, { type: 'Warning', reason: 'ProvisioningFailed', message });
 }
 
 /** Warns on the claim that this run ended without a volume. */
-export function reportProvisioningFailed(
-  events: Events,
-  claim: Claim | undefined,
-  message: string,
-): void {
-  if (claim === undefined) return;
-  const nextStep = retryStep(keyOf(claim.metadata));
-  const event = { type: 'Warning', reason: 'ProvisioningFailed', message, nextStep } as const;
-  recordClaimEvent(events, claim, event);
+export function reportProvisioningFailed(of: ClaimEvents, message: string): void {
+  if (of.claim === undefined) return;
+  const nextStep = retryStep(keyOf(of.claim.metadata));
+  recordClaimEvent(of, { type: 'Warning', reason: 'ProvisioningFailed', message, nextStep });
 }
 
 /** Warns on the volume that it could not be deleted. */

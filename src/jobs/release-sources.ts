@@ -50,12 +50,12 @@ export async function releaseRestoredSnapshot(
  * @returns undefined if the claim stays or lacks the finalizer, or if the driver does not clone
  * @throws KubeError, RedisUnavailable */
 export async function releaseCloneSource(
-  { cluster: { kube }, driver, openSources }: Dependencies,
+  { kube, facts, openSources }: Dependencies,
   claim: Claim,
 ): Promise<Outcome | undefined> {
-  const canClone = driver.facts().controllerCapabilities.has('CLONE_VOLUME');
+  const canClone = facts().controllerCapabilities.has('CLONE_VOLUME');
   if (!canClone || !isTerminatingCloneSource(claim)) return undefined;
-  if (!(await isOfDriver(kube, claim, driver.facts()))) return undefined;
+  if (!(await isOfDriver(kube, claim, facts()))) return undefined;
   const { namespace = '', name } = claim.metadata;
   // Claims before the journal: a claim that is noted in between was still in the list.
   const clone = await findClaim(kube, namespace, (other) => isCloning(other, name));

@@ -35,11 +35,6 @@ export interface PlannedRequest {
   readonly hasTopology: boolean;
 }
 
-/** A planned creation, and the address of the gateway that gets it. */
-export interface VolumeRequest extends PlannedRequest {
-  readonly endpoint: string;
-}
-
 /** What a PV is made of before the driver answers. */
 interface NewVolumeInput {
   readonly name: string;

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { kubeWith, type Parts } from '../jobs/parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
+import { kubeWith } from '../jobs/parts.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
@@ -46,7 +47,7 @@ export class Story {
     this.rig.onCall = hook;
   }
 
-  worker(parts: Partial<Parts> = {}): Worker {
+  worker(parts: Partial<Dependencies> = {}): Worker {
     const change = { timeoutMs: 2_000, ...parts };
     return {
       reconcileClaim: (claim) => this.rig.provision(claim, change),
@@ -55,7 +56,7 @@ export class Story {
   }
 
   /** The kube port with some of its methods replaced. */
-  kubeWith(change: Partial<Parts['kube']>): Partial<Parts> {
+  kubeWith(change: Partial<Dependencies['kube']>): Partial<Dependencies> {
     return kubeWith(this.rig, change);
   }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { Code } from '#src/csi/status.ts';
-import type { Parts } from './parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { type Clock, systemClock } from '#src/runtime/clock.ts';
@@ -97,7 +97,7 @@ export function endFaults(rig: Rig): void {
 export async function loseAnswer(
   rig: Rig,
   claim: Claim,
-  parts: Partial<Parts> = {},
+  parts: Partial<Dependencies> = {},
 ): Promise<void> {
   rig.onCall = async ({ method, proceed }) => {
     if (method !== 'CreateVolume') return undefined;
@@ -113,7 +113,7 @@ export async function loseAnswer(
 export function withTopology(
   { parts }: Rig,
   nodes: readonly TestNode[] = [{ name: 'node', labels: { zone: 'a' }, keys: ['zone'] }],
-): Partial<Parts> {
+): Partial<Dependencies> {
   const facts = parts.facts();
   return {
     topology: () => aCluster(nodes),

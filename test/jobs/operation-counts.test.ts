@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
-import type { Parts } from './parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
@@ -34,7 +34,7 @@ describe('the metrics of attempts at claims', () => {
   }
   async function countedBy(
     claim: Claim,
-    parts: Partial<Parts> = {},
+    parts: Partial<Dependencies> = {},
   ): Promise<Readonly<Record<string, number>>> {
     await rig.provision(claim, parts);
     return countsOf(claim);

@@ -1,5 +1,5 @@
 import { KubeError } from '#src/kube/kube-error.ts';
-import type { Parts } from './parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, namespaces } from '#src/kube/resources.ts';
@@ -12,7 +12,7 @@ import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-clus
 export interface ReleaseRig {
   readonly cluster: SandboxCluster;
   readonly kube: KubeClient;
-  readonly parts: Pick<Parts, 'kube' | 'facts' | 'openSources' | 'options' | 'log'>;
+  readonly parts: Pick<Dependencies, 'kube' | 'facts' | 'openSources' | 'options' | 'log'>;
   /** By sourceId; undefined: the API server is down. */
   openSources: ReadonlySet<string> | undefined;
   /** Creates an empty namespace. */

@@ -8,8 +8,8 @@ import { Gateway } from '#src/csi-gateway/server.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
 import { CapacityHints } from '#src/capacity/hints.ts';
 import { createOperationCounts } from '#src/jobs/operation-counts.ts';
-import { group, type Parts } from './parts.ts';
-import { RefusedSizes } from '#src/jobs/claim/refused-sizes.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
+import { RefusedSizes } from '#src/jobs/claim/take-claim.ts';
 import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';
 import { runToOutcome } from '#src/jobs/start-workers.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
@@ -40,7 +40,7 @@ type Hook = (call: DriverCall) => unknown;
 /** The processors of claims and volumes on real parts: Redis, gateway, sample driver and the
  * sandbox's API server, all on loopback in this process. */
 export interface Rig {
-  readonly parts: Parts;
+  readonly parts: Dependencies;
   readonly cluster: SandboxCluster;
   readonly kube: KubeClient;
   readonly redis: Redis;
@@ -63,9 +63,9 @@ export interface Rig {
     reclaimPolicy?: 'Delete' | 'Retain';
   }): Promise<Claim>;
   /** Makes a run of the claim's job, which gets one where it has none. */
-  provision(claim: Claim, parts?: Partial<Parts>, job?: ClaimJob): Promise<Outcome>;
+  provision(claim: Claim, parts?: Partial<Dependencies>, job?: ClaimJob): Promise<Outcome>;
   /** Makes a run of the volume's job, which gets one where it has none. */
-  remove(volume: Volume, parts?: Partial<Parts>): Promise<Outcome>;
+  remove(volume: Volume, parts?: Partial<Dependencies>): Promise<Outcome>;
   volumeOf(claim: Claim): Promise<Volume | undefined>;
   /** Sets the phase as the volume controller does. */
   setPhase(volume: Volume, phase: 'Bound' | 'Released'): Promise<Volume>;
@@ -143,7 +143,7 @@ export async function openRig({
     if (type === 'Normal' || !told.has(what)) events.push(event);
     told.add(what);
   };
-  const parts: Parts = {
+  const parts: Dependencies = {
     kube,
     csi,
     freshClaim: () => undefined,
@@ -179,10 +179,10 @@ export async function openRig({
   const run = (
     key: KeyToQueue,
     reconcile: typeof reconcileClaim | typeof reconcileVolume,
-    change: Partial<Parts>,
+    change: Partial<Dependencies>,
     job?: Parameters<JobRuns['run']>[2],
   ) => {
-    const deps = group({ ...parts, ...change });
+    const deps = { ...parts, ...change };
     return jobs.run(
       key,
       (each) => runToOutcome(key, silentLog, () => reconcile(deps, key, each)),

@@ -1,26 +1,44 @@
-import type { Claim } from '../../kube/objects.ts';
+import { CsiError } from '../../csi/status.ts';
+import { isAlreadyExists, KubeError } from '../../kube/kube-error.ts';
+import type { Claim, Volume } from '../../kube/objects.ts';
 import { readClaim } from '../../kube/read-claim.ts';
-import type { JobKey } from '../../queue/contract.ts';
-import type { Begun, Run } from '../../queue/run.ts';
+import { volumes } from '../../kube/resources.ts';
+import { type JobKey, logFields } from '../../queue/contract.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
+import type { Begun, Run } from '../../queue/run.ts';
 import { askRedis } from '../../redis/ask-redis.ts';
+import { traceHeaders } from '../../runtime/trace-id.ts';
+import { requirementText } from '../../topology/parse-requirement.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
-import type { Dependencies } from '../dependencies.ts';
-import { waitForClassLimit, withinClassLimit } from '../class-limit.ts';
-import { finished } from '../mark-job.ts';
-import { releaseCloneSource } from '../release-sources.ts';
-import { createVolume, delayIfRecentlyInfeasible } from './create-volume.ts';
+import { identityOf } from '../../volumes/handles.ts';
 import {
-  endWithoutCreation,
-  type Intent,
-  planClaim,
-  planFromJournal,
-  stayInJournal,
-} from './plan-claim.ts';
-import { findVolume } from './write-volume.ts';
+  type BadAnswer,
+  type PlannedRequest,
+  readAnswer,
+  type VolumeAnswer,
+  volumeName,
+} from '../../volumes/persistent-volume.ts';
+import { waitForClassLimit, withinClassLimit } from '../class-limit.ts';
+import type { ClaimRun, Dependencies } from '../dependencies.ts';
+import { finished, finishedByCall, markJob } from '../mark-job.ts';
+import { createdAtMs } from '../operation-counts.ts';
+import { recordClaimEvent } from '../outcomes.ts';
+import { releaseCloneSource, releaseRestoredSnapshot } from '../release-sources.ts';
+import { readSecretValues } from '../secret-values.ts';
+import {
+  type Creation,
+  delayIfRecentlyInfeasible,
+  endFailedCall,
+  endIfOther,
+  endUnusableAnswer,
+  endUnwritten,
+  endWithoutSecret,
+} from './failed-creation.ts';
+import { endWithoutCreation, planClaim } from './plan-claim.ts';
 
-/** One run of a claim's job: reads the claim, plans its volume, marks the job, has the driver
- * create the volume, writes the PV; then the job is done (docs/leak-proof.md, R1 to R7).
+/** One run of a claim's job, from top to bottom: reads the claim, plans its volume, marks the job,
+ * has the driver create the volume, writes the PV; then the job is done (docs/leak-proof.md, R1 to
+ * R7). What goes wrong on the way is judged in failed-creation.ts.
  *
  * What an earlier run has begun is brought to an end, whatever became of the claim: then the
  * journal says what the volume is to be, the driver answers with the one that exists, and its PV is
@@ -32,107 +50,169 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
   const startMs = deps.clock.nowMs();
   const begun = await askRedis(run.begun());
   const claim = await seeClaim(deps, job, run, begun);
-  const classOf = (of: Claim | undefined) => of && deps.cluster.classOf(classNameOf(of));
-  const delayed = await delayIfRecentlyInfeasible(deps, claim, run);
-  if (delayed !== undefined) return delayed;
-  const written = await endIfWritten(deps, job, run, begun);
-  const intent: Intent =
-    written === undefined
-      ? await plan(deps, { job, run, begun }, claim)
-      : { kind: 'wait', outcome: written };
-  if (run.signal.aborted) return WORKER_STOPPING;
-  // Of a claim that is gone, the limit is that of its class too.
-  const cls = classOf(intent.kind === 'create' ? intent.claim : claim);
-  const isNeeded = intent.kind === 'create';
-  const outcome = await withinClassLimit(deps, { key: job, cls, isNeeded }, () =>
-    intent.kind === 'create'
-      ? createVolume(deps, {
-          job,
-          run,
-          claim: intent.isGone ? undefined : intent.claim,
-          planned: intent.planned,
-          isBegun: begun.leftMs !== undefined,
-          startMs,
-        })
-      : endWithoutCreation(deps, claim, intent),
-  );
-  countFailure(deps, claim, intent, outcome);
+  const claimRun: ClaimRun = { ...deps, job, run, startMs, begun, claim };
+  const outcome = (await delayIfRecentlyInfeasible(claimRun)) ?? (await planAndCreate(claimRun));
+  // Upstream's metrics count each attempt. One that will be repeated without having reached the
+  // driver is none; endWritten counts those with a volume.
+  if (outcome.kind === 'done' ? outcome.needsNode : outcome.kind !== 'later')
+    deps.counts.countNotProvisioned(claim);
   if (outcome.kind !== 'done' || claim === undefined) return outcome;
   return (await releaseCloneSource(deps, claim)) ?? outcome;
-}
-
-/** R2: a run that is not the job's first looks for the PV that an earlier one may have written. */
-async function endIfWritten(
-  deps: Dependencies,
-  job: JobKey,
-  run: Run,
-  { leftMs }: Begun,
-): Promise<Outcome | undefined> {
-  if (run.count === 1 && leftMs === undefined) return undefined;
-  const found = await findVolume(deps, job.uid);
-  if (found === undefined) return undefined;
-  return found === 'leaving'
-    ? { kind: 'later', reason: 'the PersistentVolume is being deleted' }
-    : finished(`volume ${found} exists`, leftMs);
-}
-
-/** R1: plans by the claim; by the journal, where the claim is gone and a call was begun for it. */
-async function plan(
-  deps: Dependencies,
-  { job, run, begun }: { readonly job: JobKey; readonly run: Run; readonly begun: Begun },
-  claim: Claim | undefined,
-): Promise<Intent> {
-  const { journal } = run.facts;
-  const planned = await planClaim(deps, claim, begun);
-  // M4: what is begun does not move to another node before the driver has answered.
-  if (planned.kind === 'reschedule' && begun.leftMs !== undefined)
-    return { ...planned, kind: 'refuse' };
-  if (planned.kind === 'none' && begun.leftMs !== undefined) {
-    // Without a journal nothing is known of it: its volume may be left, as with upstream.
-    if (journal === '') return { kind: 'wait', outcome: finished(planned.reason, begun.leftMs) };
-    const intent = await planFromJournal(deps, job, journal, begun);
-    return intent.kind === 'create'
-      ? { ...intent, isGone: true }
-      : { kind: 'wait', outcome: stayInJournal(deps, job, whyUnplanned(intent), begun.leftMs) };
-  }
-  return planned.kind === 'create' && journal === undefined
-    ? { kind: 'none', reason: 'it gets a job of which the journal knows' }
-    : planned;
-}
-
-/** Why nothing can be planned, and what would change that. */
-function whyUnplanned(
-  intent: Exclude<Intent, { kind: 'create' }>,
-): Parameters<typeof stayInJournal>[2] {
-  const reason = 'reason' in intent ? intent.reason : intent.kind;
-  return {
-    why: ('message' in intent ? intent.message : undefined) ?? reason,
-    until: 'waitsFor' in intent ? intent.waitsFor : [],
-  };
 }
 
 /** The claim as this run sees it. Where ingest is the same process, the first run of a job takes it
  * from its watch, as it was a moment ago. A process that serves one node reads it, since a node may
  * have been selected meanwhile. */
 async function seeClaim(
-  { cluster, driver }: Dependencies,
+  { freshClaim, facts, kube }: Dependencies,
   job: JobKey,
   run: Run,
   { leftMs }: Begun,
 ): Promise<Claim | undefined> {
-  const isFirst = run.count === 1 && leftMs === undefined && driver.facts().ownNode === undefined;
-  return (isFirst ? cluster.freshClaim(job) : undefined) ?? readClaim(cluster.kube, job);
+  const isFirst = run.count === 1 && leftMs === undefined && facts().ownNode === undefined;
+  return (isFirst ? freshClaim(job) : undefined) ?? readClaim(kube, job);
 }
 
-/** Counts a run without a volume in upstream's metrics; write-volume.ts counts those with one. Runs
- * that never reached the driver and will be repeated are not counted. */
-function countFailure(
-  { reports: { counts } }: Dependencies,
-  claim: Claim | undefined,
-  intent: Intent,
-  outcome: Outcome,
-): void {
-  if (intent.kind === 'none' || outcome.kind === 'later') return;
-  if (outcome.kind === 'done' && outcome.needsNode !== true && intent.kind !== 'populator') return;
-  counts.countNotProvisioned(claim);
+async function planAndCreate(claimRun: ClaimRun): Promise<Outcome> {
+  const { job, run, claim, classOf } = claimRun;
+  const written = await endIfWritten(claimRun);
+  const intent =
+    written === undefined
+      ? await planClaim(claimRun)
+      : ({ kind: 'end', outcome: written } as const);
+  if (run.signal.aborted) return WORKER_STOPPING;
+  if (intent.kind === 'create') {
+    const { planned } = intent;
+    // Of a claim that is gone, the limit is that of its class too.
+    const cls = classOf(planned.volume.spec.storageClassName ?? '');
+    return withinClassLimit(claimRun, { key: job, cls, isNeeded: true }, () =>
+      createVolume({ ...claimRun, claim: intent.claim }, planned),
+    );
+  }
+  const cls = claim && classOf(classNameOf(claim));
+  return withinClassLimit(claimRun, { key: job, cls, isNeeded: false }, () =>
+    endWithoutCreation(claimRun, intent),
+  );
+}
+
+/** R2: a run that is not the job's first looks for the PV that an earlier one may have written. */
+async function endIfWritten({
+  kube,
+  options,
+  job: { uid },
+  run,
+  begun: { leftMs },
+}: ClaimRun): Promise<Outcome | undefined> {
+  const isFirst = run.count === 1 && leftMs === undefined;
+  if (isFirst || options.volumeNamePrefix === '') return undefined;
+  const name = volumeName(uid, options);
+  const volume = await kube.get<Volume>(volumes, { name });
+  // With --volume-name-uuid-length, the PV of this name may belong to another claim.
+  if (volume === undefined || (volume.spec.claimRef?.uid ?? uid) !== uid) return undefined;
+  return volume.metadata.deletionTimestamp === undefined
+    ? finished(`volume ${name} exists`, leftMs)
+    : { kind: 'later', reason: 'the PersistentVolume is being deleted' };
+}
+
+/** After a call that takes this long, the claim is read again before its success is told: for
+ * shorter ones the API read is saved, which costs more than an event on a claim that is gone. */
+const LONG_CALL_MS = 10_000;
+
+/** Sends CreateVolume with secrets read afresh, and writes the PV. */
+async function createVolume(claimRun: ClaimRun, planned: PlannedRequest): Promise<Outcome> {
+  const { clock, kube, run, begun } = claimRun;
+  const secrets = await readSecretValues(kube, planned.secret);
+  if (secrets.kind !== 'values') return endWithoutSecret(claimRun, secrets);
+  const place = requirementText(planned.requirement);
+  const isBegun = begun.leftMs !== undefined;
+  const mark = await markJob(claimRun, run, { planned: place, isBegun });
+  if ('outcome' in mark) return mark.outcome;
+  const creation: Creation = { ...claimRun, planned, mark, secrets: secrets.values };
+  const sentMs = clock.nowMs();
+  let answer: VolumeAnswer | BadAnswer;
+  try {
+    answer = await sendCreateVolume(creation);
+  } catch (error) {
+    if (error instanceof CsiError) return endFailedCall(creation, error);
+    throw error;
+  }
+  if ('message' in answer) return endUnusableAnswer(creation, answer);
+  const wasLong = clock.nowMs() - sentMs >= LONG_CALL_MS;
+  return writeVolume(creation, answer, wasLong);
+}
+
+/** A call that takes this long gets an event; for shorter ones the API write is saved. */
+const SLOW_CALL_MS = 2_000;
+
+async function sendCreateVolume(creation: Creation): Promise<VolumeAnswer | BadAnswer> {
+  const { csi, timeoutMs, job, claim, planned, mark, secrets } = creation;
+  const slow = setTimeout(() => {
+    if (claim === undefined) return;
+    const { namespace = '', name } = claim.metadata;
+    const message = `External provisioner is provisioning volume for claim "${namespace}/${name}"`;
+    recordClaimEvent(creation, { type: 'Normal', reason: 'Provisioning', message });
+  }, SLOW_CALL_MS);
+  try {
+    const answer = await csi.createVolume(
+      { ...planned.request, secrets },
+      {
+        timeoutMs,
+        notAfterMs: mark.notAfterMs,
+        gateway: mark.endpoint,
+        migrated: planned.isMigrated,
+        metadata: traceHeaders(job.uid),
+      },
+    );
+    return readAnswer(answer, planned);
+  } finally {
+    clearTimeout(slow);
+  }
+}
+
+/** R4: writes the PV of a created volume, whatever became of the claim. If it can't be written, the
+ * next run has the driver answer again.
+ * @param wasLong  the driver took so long that the claim may have been deleted meanwhile */
+async function writeVolume(
+  creation: Creation,
+  answer: VolumeAnswer,
+  wasLong: boolean,
+): Promise<Outcome> {
+  const { capacity, clock, counts, kube, log } = creation;
+  const { job, run, startMs, claim, planned, mark } = creation;
+  const { volume } = answer;
+  const signal = mark.writeSignal();
+  if (signal === undefined)
+    return { kind: 'later', reason: 'the driver answered too late to write the volume now' };
+  try {
+    await kube.create(volumes, undefined, volume, { signal });
+  } catch (error) {
+    if (!(error instanceof KubeError)) throw error;
+    if (!isAlreadyExists(error)) return endUnwritten(creation, error);
+    const other = await endIfOther(creation, answer);
+    if (other !== undefined) return other;
+  }
+  const { name } = volume.metadata;
+  const { queuedMs } = run;
+  const endMs = clock.nowMs();
+  capacity.volumeChanged(volume.spec);
+  counts.countProvisioned(claim, { tookMs: endMs - startMs, queuedMs, endMs });
+  const fields = {
+    ...logFields(job),
+    class: volume.spec.storageClassName,
+    volume: name,
+    handle: identityOf(volume)?.id,
+    pendingMs: claim && endMs - createdAtMs(claim, queuedMs),
+    runs: run.count,
+  };
+  log.info(fields, 'volume provisioned');
+  await releaseRestoredSnapshot(kube, log, planned.source);
+  // A claim that was deleted during a long call gets no event.
+  const isGone =
+    wasLong &&
+    claim !== undefined &&
+    (await readClaim(kube, claim.metadata).catch(() => claim)) === undefined;
+  const message = `Successfully provisioned volume ${name}`;
+  if (!isGone)
+    recordClaimEvent(creation, { type: 'Normal', reason: 'ProvisioningSucceeded', message });
+  return finishedByCall(`volume ${name}`, mark, creation);
 }

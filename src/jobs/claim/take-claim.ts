@@ -4,8 +4,9 @@ import { isConflict } from '../../kube/kube-error.ts';
 import type { Claim, Class } from '../../kube/objects.ts';
 import { claims } from '../../kube/resources.ts';
 import { catchRefusal, type RefusedError } from '../../rules/rule.ts';
+import type { Clock } from '../../runtime/clock.ts';
 import { topologyRequirement } from '../../topology/requirement.ts';
-import type { VolumeRequest } from '../../volumes/persistent-volume.ts';
+import type { PlannedRequest } from '../../volumes/persistent-volume.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { parkOrRetry, whyNodesAreUnknown } from '../outcomes.ts';
 import type { Intent } from './plan-claim.ts';
@@ -29,30 +30,28 @@ export async function takeClaim(
   plan: (claim: Claim) => Promise<Intent>,
 ): Promise<Intent> {
   const unknown = whyNodesAreUnknown(deps);
-  if (unknown !== undefined) return { kind: 'wait', outcome: unknown };
+  if (unknown !== undefined) return { kind: 'end', outcome: unknown };
   const place = findPlace(deps, node, free);
-  if (place instanceof Error) {
-    const outcome = parkOrRetry(place.message, place.waitsFor);
-    return { kind: 'wait', outcome };
-  }
+  if (place instanceof Error)
+    return { kind: 'end', outcome: parkOrRetry(place.message, place.waitsFor) };
   const taken = withSelectedNode(free.claim, node);
-  const planned = await plan(taken);
+  const intent = await plan(taken);
   // The node that takes the claim tells the user why it can't be planned.
   const reason =
-    planned.kind === 'create' ? await whyNoRoom(deps, planned.planned, place) : undefined;
+    intent.kind === 'create' ? await whyNoRoom(deps, intent.planned, place) : undefined;
   if (reason !== undefined)
-    return { kind: 'wait', outcome: { kind: 'retry', reason: `node ${node}: ${reason}` } };
+    return { kind: 'end', outcome: { kind: 'retry', reason: `node ${node}: ${reason}` } };
   return writeClaim(deps, node, taken);
 }
 
 /** The node's part of the cluster, as the driver is asked about it; undefined for a driver without
  * topology, and an error if the class does not allow the node. */
 function findPlace(
-  { cluster }: Dependencies,
+  deps: Dependencies,
   selectedNode: string,
   { claim, cls }: FreeClaim,
 ): Readonly<Record<string, string>> | undefined | RefusedError {
-  const topology = cluster.topology();
+  const topology = deps.topology();
   if (topology === undefined) return undefined;
   const input = { claimName: claim.metadata.name, cls, selectedNode, topology };
   return catchRefusal<Readonly<Record<string, string>> | undefined | RefusedError>(
@@ -65,24 +64,21 @@ function findPlace(
 
 /** Why the node has no room for a volume; undefined if it has, or only the attempt can tell. */
 async function whyNoRoom(
-  { driver }: Dependencies,
-  { request, volume }: VolumeRequest,
+  { csi, endpoint: gateway, facts, refusedSizes, timeoutMs }: Dependencies,
+  { request, requestedBytes: bytes, volume }: PlannedRequest,
   segments: Readonly<Record<string, string>> | undefined,
 ): Promise<string | undefined> {
-  const { storageClassName = '' } = volume.spec;
-  const { capacityRange, volumeCapabilities, parameters } = request;
-  const bytes = capacityRange?.requiredBytes ?? 0n;
-  if (driver.refusedSizes.includes(storageClassName, bytes))
+  if (refusedSizes.includes(volume.spec.storageClassName ?? '', bytes))
     return `the driver has just refused ${bytes} bytes for want of room`;
-  if (bytes === 0n || !driver.facts().controllerCapabilities.has('GET_CAPACITY')) return undefined;
+  if (bytes === 0n || !facts().controllerCapabilities.has('GET_CAPACITY')) return undefined;
+  const { volumeCapabilities, parameters } = request;
   const question = {
     volumeCapabilities,
     parameters,
     ...(segments === undefined ? {} : { accessibleTopology: { segments: { ...segments } } }),
   };
-  const settings = { timeoutMs: driver.timeoutMs, gateway: driver.endpoint };
   try {
-    const { availableCapacity } = await driver.csi.getCapacity(question, settings);
+    const { availableCapacity } = await csi.getCapacity(question, { timeoutMs, gateway });
     return availableCapacity >= bytes
       ? undefined
       : `no room for ${bytes} bytes; the driver has ${availableCapacity}`;
@@ -90,6 +86,31 @@ async function whyNoRoom(
     if (!(error instanceof CsiError)) throw error;
     // As upstream: an error of the driver here does not keep the node from trying.
     return error.driverSaid ? undefined : error.message;
+  }
+}
+
+/** How long a driver that refused a volume for want of room counts as too small for it. */
+const REFUSAL_MS = 30_000;
+
+/** The sizes that the driver has refused for want of room a short time ago, whatever it says about
+ * its capacity. Classes may have storage of their own, so each has a size of its own. */
+export class RefusedSizes {
+  readonly #clock: Clock;
+  readonly #byClass = new Map<string, { readonly bytes: bigint; readonly untilMs: number }>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  note(className: string, bytes: bigint): void {
+    const untilMs = this.#clock.nowMs() + REFUSAL_MS;
+    this.#byClass.set(className, { bytes, untilMs });
+  }
+
+  /** Whether a volume of this class and size, or of a smaller one, was refused. */
+  includes(className: string, bytes: bigint): boolean {
+    const refused = this.#byClass.get(className);
+    return refused !== undefined && bytes >= refused.bytes && this.#clock.nowMs() < refused.untilMs;
   }
 }
 
@@ -101,19 +122,19 @@ function withSelectedNode(claim: Claim, node: string): Claim {
 
 /** Whoever else selected a node meanwhile wins. */
 async function writeClaim(
-  { cluster, reports }: Dependencies,
+  { kube, log }: Dependencies,
   node: string,
   claim: Claim,
 ): Promise<Intent> {
   const { namespace = '', name } = claim.metadata;
   try {
-    await cluster.kube.update<Claim>(claims, { namespace, name }, claim);
+    await kube.update<Claim>(claims, { namespace, name }, claim);
   } catch (error) {
     if (!isConflict(error)) throw error;
     const reason = 'the claim has changed meanwhile';
-    return { kind: 'wait', outcome: { kind: 'later', reason, delayMs: 0 } };
+    return { kind: 'end', outcome: { kind: 'later', reason, delayMs: 0 } };
   }
   const note = `node ${node} is selected for the claim`;
-  reports.log.debug({ claim: `${namespace}/${name}`, node }, note);
-  return { kind: 'wait', outcome: { kind: 'done', note, needsNode: true } };
+  log.debug({ claim: `${namespace}/${name}`, node }, note);
+  return { kind: 'end', outcome: { kind: 'done', note, needsNode: true } };
 }

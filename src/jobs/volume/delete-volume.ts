@@ -8,7 +8,7 @@ import { MAX_SHARERS } from '../../hints/shared-handles.ts';
 import type { WaitCondition } from '../../rules/rule.ts';
 import { traceHeaders } from '../../runtime/trace-id.ts';
 import { identityOf, mayBeSame } from '../../volumes/handles.ts';
-import type { CsiDriver, Dependencies, Events } from '../dependencies.ts';
+import type { Dependencies, Events } from '../dependencies.ts';
 import type { MarkedJob } from '../mark-job.ts';
 import {
   describeFailedCall,
@@ -32,7 +32,7 @@ interface DeleteCall {
 /** Sends DeleteVolume. Every DeleteVolume is sent here.
  * @returns why it failed; undefined if the volume is gone */
 export async function sendDeleteVolume(
-  { csi, timeoutMs }: CsiDriver,
+  { csi, timeoutMs }: Pick<Dependencies, 'csi' | 'timeoutMs'>,
   { id, handle, isMigrated: migrated, gateway, notAfterMs }: DeleteCall,
   secrets: SecretValues,
 ): Promise<CsiError | undefined> {
@@ -67,12 +67,12 @@ export function refuseWithoutSecret(
  * @returns how the run ends; undefined if there is no other PV
  * @throws KubeError, RedisUnavailable */
 export async function refuseIfShared(
-  { cluster: { kube, events }, redis }: Dependencies,
+  { kube, events, sharersOf }: Dependencies,
   volume: Volume,
 ): Promise<Outcome | undefined> {
   const identity = identityOf(volume);
   if (identity === undefined) return undefined;
-  const names = await redis.sharersOf(identity);
+  const names = await sharersOf(identity);
   for (const name of names) {
     if (name === volume.metadata.name) continue;
     const other = await kube.get<Volume>(volumes, { name });
@@ -102,7 +102,7 @@ export function refuseDeletion(
 /** Ends the run of a volume whose DeleteVolume has failed. A `retry` outcome is delayed by
  * src/queue/outcome.ts, as for creations. */
 export async function endFailedDeletion(
-  { cluster, driver }: Dependencies,
+  { events, timeoutMs }: Dependencies,
   { volume, run, mark }: { readonly volume: Volume; readonly run: Run; readonly mark: MarkedJob },
   error: CsiError,
 ): Promise<Outcome> {
@@ -111,11 +111,11 @@ export async function endFailedDeletion(
     await mark.undo(false);
     const outcome = notForwarded(error);
     const told = whyDriverDown(outcome);
-    if (told !== undefined) reportDeletionFailed(cluster.events, volume, told);
+    if (told !== undefined) reportDeletionFailed(events, volume, told);
     return outcome;
   }
   if (isFinal(error)) await mark.undo(false);
-  const { reason, event } = await describeFailedCall(driver, run, error);
-  reportDeletionFailed(cluster.events, volume, event);
+  const { reason, event } = await describeFailedCall({ timeoutMs }, run, error);
+  reportDeletionFailed(events, volume, event);
   return { kind: isStillRunning(codeName) ? 'running' : 'retry', reason };
 }

@@ -27,17 +27,16 @@ import {
  * PV if the PV is Released with the policy Delete (docs/leak-proof.md, D1). The job ends when no
  * call of an earlier run can be at work in the driver any more. */
 export async function reconcileVolume(deps: Dependencies, job: JobKey, run: Run): Promise<Outcome> {
-  const { kube } = deps.cluster;
   const limited = await waitForClassLimit(deps, job, run);
   if (limited !== undefined) return limited;
   const readMs = deps.clock.nowMs();
   const begun = await askRedis(run.begun());
-  const volume = await kube.get<Volume>(volumes, { name: job.name });
+  const volume = await deps.kube.get<Volume>(volumes, { name: job.name });
   if (volume?.metadata.uid !== job.uid) {
     const note = volume === undefined ? 'the volume is gone' : 'another volume has the name now';
     return finished(note, begun.leftMs);
   }
-  const verdict = shouldDelete(volume, deps.driver.facts());
+  const verdict = shouldDelete(volume, deps.facts());
   switch (verdict.kind) {
     case 'ignore':
       return finished(verdict.reason, begun.leftMs);
@@ -54,7 +53,7 @@ export async function reconcileVolume(deps: Dependencies, job: JobKey, run: Run)
 /** Adds our finalizer to a PV, or removes it; it keeps the PV until the driver has deleted the
  * volume. A failure gets no event: users can do nothing about it. */
 async function setVolumeFinalizer(
-  { cluster: { kube } }: Dependencies,
+  { kube }: Dependencies,
   volume: Volume,
   isWanted: boolean,
 ): Promise<Outcome> {
@@ -89,7 +88,7 @@ async function deleteReleasedVolume(
   deps: Dependencies,
   released: ReleasedVolume,
 ): Promise<Outcome> {
-  const { counts } = deps.reports;
+  const { counts } = deps;
   const { volume } = released;
   try {
     const outcome = await attemptDeletion(deps, released);
@@ -105,11 +104,11 @@ async function attemptDeletion(deps: Dependencies, released: ReleasedVolume): Pr
   const { job, run, volume } = released;
   const left = leaveToItsNode(deps, volume);
   if (left !== undefined) return left;
-  const { classOf, attachedTo } = deps.cluster;
-  const plan = planDeletion(volume, { driver: deps.driver.facts(), classOf, attachedTo });
-  if (plan.kind === 'refuse') return refuseDeletion(deps.cluster.events, volume, plan);
+  const { classOf, attachedTo } = deps;
+  const plan = planDeletion(volume, { driver: deps.facts(), classOf, attachedTo });
+  if (plan.kind === 'refuse') return refuseDeletion(deps.events, volume, plan);
   if (plan.secret.note !== undefined)
-    deps.reports.log.warn(
+    deps.log.warn(
       { volume: volume.metadata.name, reason: plan.secret.note },
       'the volume is deleted without a secret',
     );
@@ -126,25 +125,25 @@ async function deleteInDriver(
   { job, run, volume, readMs, begun }: ReleasedVolume,
   { handle, isMigrated, secret }: Extract<DeletionPlan, { kind: 'delete' }>,
 ): Promise<Outcome> {
-  const { clock, cluster, driver, reports } = deps;
-  const secrets = await readSecretValues(cluster.kube, secret.ref);
-  if (secrets.kind !== 'values') return refuseWithoutSecret(cluster.events, volume, secrets);
+  const { clock, kube, events } = deps;
+  const secrets = await readSecretValues(kube, secret.ref);
+  if (secrets.kind !== 'values') return refuseWithoutSecret(events, volume, secrets);
   const shared = await refuseIfShared(deps, volume);
   if (shared !== undefined) return shared;
   if (clock.nowMs() - readMs > MAX_READ_AGE_MS) return READ_TOO_OLD;
   const mark = await markJob(deps, run, { planned: '', isBegun: begun.leftMs !== undefined });
   if ('outcome' in mark) return mark.outcome;
-  const { endpoint: gateway = driver.endpoint } = mark;
+  const { endpoint: gateway } = mark;
   const id = workId(job);
   const notAfterMs = Math.min(mark.notAfterMs, readMs + MAX_READ_AGE_MS);
   const call = { id, handle, isMigrated, gateway, notAfterMs };
-  const error = await sendDeleteVolume(driver, call, secrets.values);
+  const error = await sendDeleteVolume(deps, call, secrets.values);
   if (error !== undefined) return endFailedDeletion(deps, { volume, run, mark }, error);
-  reports.capacity.volumeChanged(volume.spec);
-  reports.log.info({ volume: volume.metadata.name, trace: traceId(id), handle }, 'volume deleted');
+  deps.capacity.volumeChanged(volume.spec);
+  deps.log.info({ volume: volume.metadata.name, trace: traceId(id), handle }, 'volume deleted');
   const outcome = await deletePersistentVolume(deps, volume, mark);
   if (outcome.kind !== 'done') return outcome;
-  reports.counts.countDeleted(volume, clock.nowMs() - readMs);
+  deps.counts.countDeleted(volume, clock.nowMs() - readMs);
   return finishedByCall(outcome.note ?? '', mark, deps);
 }
 
@@ -167,7 +166,7 @@ async function deletePersistentVolume(
   const limits = { preconditions: { uid }, signal };
   let left: Volume | undefined;
   try {
-    left = await deps.cluster.kube.delete<Volume>(volumes, { name }, limits);
+    left = await deps.kube.delete<Volume>(volumes, { name }, limits);
   } catch (error) {
     if (isConflict(error))
       return { kind: 'later', reason: `volume ${name} changed meanwhile`, delayMs: 0 };
@@ -180,11 +179,11 @@ async function deletePersistentVolume(
 
 /** How the run ends of a volume that is another node's; undefined if it is deleted here. */
 function leaveToItsNode(deps: Dependencies, volume: Volume): Outcome | undefined {
-  const { name: driver, ownNode: node } = deps.driver.facts();
+  const { name: driver, ownNode: node } = deps.facts();
   if (node === undefined) return undefined;
   const unknown = whyNodesAreUnknown(deps);
   if (unknown !== undefined) return unknown;
-  const topology = deps.cluster.topology();
+  const topology = deps.topology();
   const labels = topology && (topology.node(node)?.labels ?? {});
   return isOnNode(volume, { driver, node, labels })
     ? undefined

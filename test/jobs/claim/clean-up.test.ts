@@ -5,7 +5,8 @@ import { Code } from '#src/csi/status.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
-import { kubeWith, type Parts } from '../parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
+import { kubeWith } from '../parts.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { AZURE_DISK } from '#src/migration/azure-disk.ts';
@@ -33,7 +34,7 @@ describe('a volume that no PV can be made of', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  const provision = (claim: Claim, change: Partial<Parts> = {}) =>
+  const provision = (claim: Claim, change: Partial<Dependencies> = {}) =>
     rig.provision(claim, { clock: frozenClock(), ...change });
   const deletions = () =>
     callsOf(rig, 'DeleteVolume').map(({ request }) => request as DeleteVolumeRequest);
@@ -165,7 +166,7 @@ describe('a volume that no PV can be made of', () => {
   });
 
   it('without an in-tree form is deleted, reported once, and parks on the class', async () => {
-    const migrated: Partial<Parts> = {
+    const migrated: Partial<Dependencies> = {
       facts: () => ({
         ...rig.parts.facts(),
         name: AZURE_DISK.csiDriver,

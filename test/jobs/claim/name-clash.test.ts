@@ -3,14 +3,14 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
-import type { Parts } from '../parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { callsOf, failWith, endFaults, loseAnswer, messagesOf } from '../claim-cases.ts';
 import { openRig, type Rig } from '../rig.ts';
 
 describe('two claims whose UIDs begin alike', () => {
   let rig: Rig;
-  let shortened: Partial<Parts>;
+  let shortened: Partial<Dependencies>;
   let first: Claim;
   let second: Claim;
   before(async () => {

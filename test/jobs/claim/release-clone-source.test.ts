@@ -5,7 +5,7 @@ import { sourceId } from '#src/journal/list-journal.ts';
 import { isInvalid, KubeError } from '#src/kube/kube-error.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
-import { group, type Parts } from '../parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
 import { openReleaseRig, type ReleaseRig } from '../release-rig.ts';
 
 const OURS = 'provisioner.storage.kubernetes.io/cloning-protection';
@@ -25,7 +25,8 @@ describe('releaseCloneSource', () => {
     rig.openSources = new Set();
   });
 
-  const deps = (change: Partial<Parts> = {}) => group({ ...rig.parts, ...change } as Parts);
+  const deps = (change: Partial<Dependencies> = {}) =>
+    ({ ...rig.parts, ...change }) as Dependencies;
   const release = (claim: Claim) => releaseCloneSource(deps(), claim);
   /** The source of clones: Bound, and being deleted by default. */
   const source = async ({ finalizers = [OURS], isBeingDeleted = true } = {}): Promise<Claim> => {

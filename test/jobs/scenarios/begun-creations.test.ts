@@ -16,7 +16,8 @@ import {
   messagesOf,
   removeClaim,
 } from '../claim-cases.ts';
-import { kubeWith, type Parts } from '../parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
+import { kubeWith } from '../parts.ts';
 import { DRIVER, keyOf, openRig, type Rig } from '../rig.ts';
 
 const D_MS = 60_000;
@@ -134,7 +135,7 @@ describe('a creation', () => {
       const claim = await goneAfterCall({ isOver: true });
       const { namespace } = rig.parts.journal;
       const withoutClass = kubeWith(rig, {
-        async get<T>(...args: Parameters<Parts['kube']['get']>) {
+        async get<T>(...args: Parameters<Dependencies['kube']['get']>) {
           const found = await rig.kube.get<{ metadata: { annotations: object } }>(...args);
           if (found === undefined || args[0].plural !== leases.plural) return found as T;
           assert.equal(args[1].namespace, namespace);
@@ -214,7 +215,7 @@ describe('a creation', () => {
     it('was not forwarded is as if it had never been begun (P-20)', async () => {
       const claim = await rig.claim();
       const { csi } = rig.parts;
-      const late: Parts['csi'] = {
+      const late: Dependencies['csi'] = {
         deleteVolume: (...args) => csi.deleteVolume(...args),
         getCapacity: (...args) => csi.getCapacity(...args),
         createVolume: (request, settings) =>
@@ -231,7 +232,7 @@ describe('a creation', () => {
     await loseAnswer(rig, claim);
     const { until } = await rig.jobs.job(keyOf(claim));
     const { csi } = rig.parts;
-    const late: Parts['csi'] = {
+    const late: Dependencies['csi'] = {
       deleteVolume: (...args) => csi.deleteVolume(...args),
       getCapacity: (...args) => csi.getCapacity(...args),
       createVolume: (request, settings) =>
@@ -244,7 +245,7 @@ describe('a creation', () => {
   it('is sent within ten seconds of its mark, and no later than the view of the Lease allows', async () => {
     const { csi } = rig.parts;
     const inMs: number[] = [];
-    const watched: Parts['csi'] = {
+    const watched: Dependencies['csi'] = {
       deleteVolume: (...args) => csi.deleteVolume(...args),
       getCapacity: (...args) => csi.getCapacity(...args),
       createVolume: (request, settings) => {
@@ -298,7 +299,7 @@ describe('a creation', () => {
   });
 
   describe('while nothing new may be begun', () => {
-    const paused: Parts['lease'] = {
+    const paused: Dependencies['lease'] = {
       judge: (_, isBegun): CallVerdict =>
         isBegun
           ? { kind: 'may', untilMs: performance.now() + 10_000 }
@@ -334,7 +335,10 @@ describe('a creation', () => {
   it('waits while the Lease names another Redis, and calls nothing', async () => {
     const claim = await rig.claim();
     const reason = 'the leading ingest has not confirmed this Redis yet';
-    const lease: Parts['lease'] = { judge: () => ({ kind: 'unclear', reason }), pause: undefined };
+    const lease: Dependencies['lease'] = {
+      judge: () => ({ kind: 'unclear', reason }),
+      pause: undefined,
+    };
     assert.deepEqual(await rig.provision(claim, { lease }), { kind: 'later', reason });
     assert.equal(creations(), 0);
     assert.equal(await rig.doubtMs(claim), undefined);

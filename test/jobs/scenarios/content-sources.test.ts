@@ -17,7 +17,7 @@ import type {
   Volume,
 } from '#src/kube/objects.ts';
 import { claims, referenceGrants, snapshotContents, snapshots } from '#src/kube/resources.ts';
-import type { Parts } from '../parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
 import { DEFAULT_GATES } from '#src/volumes/flags.ts';
 import {
   installCrds,
@@ -32,7 +32,7 @@ const SIZE_BYTES = 2n ** 20n;
 
 describe('reconcileClaim, with a content source', () => {
   let rig: Rig;
-  let parts: Partial<Parts>;
+  let parts: Partial<Dependencies>;
   let names = 0;
   before(async () => {
     rig = await openRig();
@@ -272,7 +272,7 @@ describe('reconcileClaim, with a content source', () => {
 
   describe('another namespace', () => {
     const crossed = { gates: { ...DEFAULT_GATES, CrossNamespaceVolumeDataSource: true } };
-    const withGate = (): Partial<Parts> => ({
+    const withGate = (): Partial<Dependencies> => ({
       ...parts,
       options: { ...rig.parts.options, ...crossed },
     });

@@ -17,7 +17,8 @@ import {
   stateOf,
   withTopology,
 } from '../claim-cases.ts';
-import { kubeWith, type Parts } from '../parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
+import { kubeWith } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
 
 const refusal = new DriverStatus(Code.Internal, 'no');
@@ -49,7 +50,7 @@ describe('a creation that fails', () => {
       serverMessage: 'quota exceeded',
       request: 'create persistentvolumes',
     });
-    const refusing = (times: number): Partial<Parts> => {
+    const refusing = (times: number): Partial<Dependencies> => {
       let left = times;
       return kubeWith(rig, {
         create: (...args) => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { claims as claimsResource } from '#src/kube/resources.ts';
-import type { Parts } from '../parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
 import { openRig, type Rig } from '../rig.ts';
 import { until } from '../../harness/until.ts';
 
@@ -24,7 +24,7 @@ function observeCalls(rig: Rig, method: string): () => number {
 }
 
 /** The view of the Lease is about to be too old. */
-const briefLease = (): Parts['lease'] => ({
+const briefLease = (): Dependencies['lease'] => ({
   judge: () => ({ kind: 'may', untilMs: performance.now() + 1_000 }),
   pause: undefined,
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
-import { RefusedSizes } from '#src/jobs/claim/refused-sizes.ts';
+import { RefusedSizes } from '#src/jobs/claim/take-claim.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { selectedNodeOf } from '#src/volumes/eligibility.ts';
@@ -17,7 +17,8 @@ import {
   SELECTED_NODE,
   withTopology,
 } from '../claim-cases.ts';
-import { kubeWith, type Parts } from '../parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
+import { kubeWith } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
 import { allow } from '../../topology/fake-cluster.ts';
 
@@ -31,7 +32,7 @@ describe('in a process that serves one node', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  const parts = (change: Partial<Parts> = {}): Partial<Parts> => {
+  const parts = (change: Partial<Dependencies> = {}): Partial<Dependencies> => {
     const ofDriver = withTopology(rig);
     const facts = ofDriver.facts ?? rig.parts.facts;
     const controllerCapabilities = new Set(['CREATE_DELETE_VOLUME', 'GET_CAPACITY']);

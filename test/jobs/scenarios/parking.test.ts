@@ -4,7 +4,8 @@ import { Code } from '#src/csi/status.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import type { Claim, Class } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
-import { kubeWith, type Parts } from '../parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
+import { kubeWith } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
 
 const parameters = {
@@ -33,7 +34,7 @@ describe('a run that can’t send its call', () => {
 
   describe('of a class with a limit', () => {
     /** The classes with annotations of ours. */
-    const annotated = (settings: Record<string, string>): Pick<Parts, 'classOf'> => {
+    const annotated = (settings: Record<string, string>): Pick<Dependencies, 'classOf'> => {
       const annotations = Object.fromEntries(
         Object.entries(settings).map(([key, value]) => [`sutler.dev/${key}`, value]),
       );

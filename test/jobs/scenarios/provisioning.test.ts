@@ -6,7 +6,7 @@ import { VOLUME_FINALIZER } from '#src/kube/keys.ts';
 import type { Claim, ClaimSpec, Volume } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
 import { createLogger } from '#src/runtime/log.ts';
-import type { Parts } from '../parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import {
   annotatedClaim,
@@ -44,7 +44,7 @@ describe('provisioning', () => {
       spec: { ...plain, ...spec },
     });
   }
-  const withCapability = (...more: string[]): Partial<Parts> => {
+  const withCapability = (...more: string[]): Partial<Dependencies> => {
     const facts = rig.parts.facts();
     return {
       facts: () => ({
@@ -53,7 +53,7 @@ describe('provisioning', () => {
       }),
     };
   };
-  const options = (change: Partial<Parts['options']>): Partial<Parts> => ({
+  const options = (change: Partial<Dependencies['options']>): Partial<Dependencies> => ({
     options: { ...rig.parts.options, ...change },
   });
   const requestOf = () => callsOf(rig, 'CreateVolume')[0]?.request as CreateVolumeRequest;

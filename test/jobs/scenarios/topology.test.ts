@@ -3,7 +3,8 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import { claims } from '#src/kube/resources.ts';
-import { kubeWith, type Parts } from '../parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
+import { kubeWith } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import type { TestNode } from '../../topology/fake-cluster.ts';
 import {
@@ -48,8 +49,8 @@ describe('a claim of a driver with topology', () => {
     );
   const withOptions = (
     nodes: readonly TestNode[],
-    change: Partial<Parts['options']>,
-  ): Partial<Parts> => ({
+    change: Partial<Dependencies['options']>,
+  ): Partial<Dependencies> => ({
     ...withTopology(rig, nodes),
     options: { ...rig.parts.options, ...change },
   });

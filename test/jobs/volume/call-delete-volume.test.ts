@@ -4,7 +4,8 @@ import { Code } from '#src/csi/status.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Class, Volume, VolumeAttachment } from '#src/kube/objects.ts';
 import { secrets } from '#src/kube/resources.ts';
-import { group, kubeWith, type Parts } from '../parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
+import { kubeWith } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
 import {
@@ -49,7 +50,7 @@ describe('DeleteVolume', () => {
     },
   });
   /** The class `gold`, whose secret has this name. */
-  const gold = (name: string, keys = ['name', 'namespace']): Partial<Parts> => {
+  const gold = (name: string, keys = ['name', 'namespace']): Partial<Dependencies> => {
     const values: Record<string, string> = { name, namespace: 'default' };
     const parameters = Object.fromEntries(
       keys.map((key) => [`csi.storage.k8s.io/provisioner-secret-${key}`, values[key] ?? '']),
@@ -156,8 +157,7 @@ describe('DeleteVolume', () => {
         mark: () => Promise.reject(new Error('marked')),
       };
       assert.equal(
-        (await reconcileVolume(group(rig.parts), { kind: 'volume', uid, namespace: '', name }, run))
-          .kind,
+        (await reconcileVolume(rig.parts, { kind: 'volume', uid, namespace: '', name }, run)).kind,
         'later',
       );
       assert.equal(countDeletions(rig), 0);

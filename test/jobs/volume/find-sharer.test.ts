@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { kubeWith, type Parts } from '../parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
+import { kubeWith } from '../parts.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { MAX_SHARERS } from '#src/hints/shared-handles.ts';
@@ -18,7 +19,7 @@ describe('a deletion whose handle several PVs may have', () => {
   beforeEach(() => rig.reset());
 
   /** What ingest has published for every handle. */
-  const published = (names: readonly string[]): Pick<Parts, 'sharersOf'> => ({
+  const published = (names: readonly string[]): Pick<Dependencies, 'sharersOf'> => ({
     sharersOf: () => Promise.resolve(names),
   });
   const namesOf = (...both: Volume[]) => both.map(({ metadata: { name } }) => name);
@@ -56,7 +57,7 @@ describe('a deletion whose handle several PVs may have', () => {
         source: { gcePersistentDisk: { pdName: 'disk' } },
         phase,
       });
-    const asGce: Partial<Parts> = {
+    const asGce: Partial<Dependencies> = {
       facts: () => ({
         ...rig.parts.facts(),
         name: 'pd.csi.storage.gke.io',

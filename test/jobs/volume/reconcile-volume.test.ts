@@ -5,7 +5,8 @@ import { VOLUME_FINALIZER } from '#src/kube/keys.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
-import { kubeWith, type Parts } from '../parts.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
+import { kubeWith } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { openRig, type Rig } from '../rig.ts';
 import {
@@ -210,7 +211,7 @@ describe('reconcileVolume', () => {
   });
 
   it('deletes a volume that is stored in an in-tree form (G-10) (G-12)', async () => {
-    const asDriver: Parts['facts'] = () => ({
+    const asDriver: Dependencies['facts'] = () => ({
       ...rig.parts.facts(),
       name: 'pd.csi.storage.gke.io',
       inTreeName: 'kubernetes.io/gce-pd',
@@ -222,7 +223,7 @@ describe('reconcileVolume', () => {
     });
     const migrated: (boolean | undefined)[] = [];
     const { csi } = rig.parts;
-    const watched: Parts['csi'] = {
+    const watched: Dependencies['csi'] = {
       createVolume: (...args) => csi.createVolume(...args),
       getCapacity: (...args) => csi.getCapacity(...args),
       deleteVolume: (request, settings) => (

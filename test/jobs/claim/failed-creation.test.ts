@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { isStillRunning } from '#src/csi/status.ts';
-import { judgeCreateFailure } from '#src/jobs/claim/create-volume.ts';
+import { judgeCreateFailure } from '#src/jobs/claim/failed-creation.ts';
 
 const FINAL =
   'Unknown NotFound PermissionDenied ResourceExhausted FailedPrecondition OutOfRange ' +

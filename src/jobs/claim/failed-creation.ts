@@ -1,0 +1,310 @@
+import { type CsiError, isFinal, isStillRunning } from '../../csi/status.ts';
+import { CREATION_TIMEOUT } from '../../kube/keys.ts';
+import { isOutage, type KubeError } from '../../kube/kube-error.ts';
+import type { Class, Volume } from '../../kube/objects.ts';
+import { classes, volumes } from '../../kube/resources.ts';
+import type { Outcome } from '../../queue/outcome.ts';
+import { requirementText } from '../../topology/parse-requirement.ts';
+import { readClassSettings } from '../../volumes/class-settings.ts';
+import { classNameOf } from '../../volumes/eligibility.ts';
+import { identityOf, isSameVolume } from '../../volumes/handles.ts';
+import type { BadAnswer, PlannedRequest, VolumeAnswer } from '../../volumes/persistent-volume.ts';
+import type { ClaimRun } from '../dependencies.ts';
+import { type MarkedJob, markJob, MAX_READ_AGE_MS } from '../mark-job.ts';
+import {
+  describeFailedCall,
+  notForwarded,
+  recordClaimEvent,
+  reportFailedForNow,
+  reportProvisioningFailed,
+  whyDriverDown,
+} from '../outcomes.ts';
+import type { SecretProblem, SecretValues } from '../secret-values.ts';
+import { sendDeleteVolume } from '../volume/delete-volume.ts';
+import { requestReschedule, stayInJournal } from './plan-claim.ts';
+
+/* How the run of a claim ends whose volume could not be created or written, in the order of the
+ * steps of reconcile-claim.ts. What a failure says of the volume is decided by judgeCreateFailure,
+ * and by whether earlier calls may have been at work when the job was marked (R3 to R6). */
+
+/** A planned creation whose job is marked, so that its request may be sent. */
+export interface Creation extends ClaimRun {
+  readonly planned: PlannedRequest;
+  readonly mark: MarkedJob;
+  /** The values that CreateVolume gets. */
+  readonly secrets: SecretValues;
+}
+
+/** Ends a run that can't have the secret of its call. */
+export function endWithoutSecret(
+  claimRun: ClaimRun,
+  { error, message, waitsFor }: SecretProblem,
+): Outcome {
+  reportProvisioningFailed(claimRun, message);
+  if (error !== undefined && isOutage(error)) return { kind: 'later', reason: message };
+  if (claimRun.claim === undefined) return stayInJournal(claimRun, message, waitsFor);
+  // Not parked: ingest may have no right to see the secret.
+  return { kind: 'retry', reason: message, until: waitsFor };
+}
+
+/** What an error of CreateVolume says of the volume (invariant 5). */
+type CreateFailure =
+  | { readonly kind: 'not-forwarded' }
+  /** The driver itself refused; final unless an earlier call may still be at work. `infeasible`:
+   * the same request can't succeed later. */
+  | { readonly kind: 'refused'; readonly infeasible: boolean }
+  /** A volume may exist or may still be created. `running`: the driver is probably at work. */
+  | { readonly kind: 'unknown'; readonly running: boolean };
+
+/** Classifies an error of CreateVolume. Upstream: external-provisioner
+ * pkg/controller/controller.go checkError.
+ * @param options.isNotFoundUnknown a content source was asked for, and an earlier call may have
+ *   created the volume: NotFound may then be about the source, which drivers look up first */
+export function judgeCreateFailure(
+  error: Pick<CsiError, 'codeName' | 'driverSaid' | 'notForwarded'>,
+  { isNotFoundUnknown }: { readonly isNotFoundUnknown: boolean },
+): CreateFailure {
+  const { codeName } = error;
+  if (error.notForwarded) return { kind: 'not-forwarded' };
+  return isFinal(error) && !(codeName === 'NotFound' && isNotFoundUnknown)
+    ? { kind: 'refused', infeasible: codeName === 'InvalidArgument' }
+    : { kind: 'unknown', running: isStillRunning(codeName) };
+}
+
+/** Ends a run whose CreateVolume has failed. */
+export async function endFailedCall(creation: Creation, error: CsiError): Promise<Outcome> {
+  const { mark, planned } = creation;
+  const failure = judgeCreateFailure(error, {
+    // Drivers look the source up first, which may be gone although the volume exists.
+    isNotFoundUnknown: planned.source !== undefined && mark.leftMs !== undefined,
+  });
+  if (failure.kind === 'not-forwarded') {
+    await mark.undo(false);
+    const outcome = notForwarded(error);
+    const told = whyDriverDown(outcome);
+    if (told !== undefined) reportFailedForNow(creation, told);
+    return outcome.kind === 'running'
+      ? { ...outcome, isUsual: usualTime(creation) !== undefined }
+      : outcome;
+  }
+  const outcome =
+    failure.kind === 'refused'
+      ? await endRefused(creation, error, failure.infeasible)
+      : await endUnknown(creation, error, failure.running);
+  askForCapacity(creation);
+  return outcome;
+}
+
+/** Has ingest ask the driver what room there is, since a creation has failed. */
+function askForCapacity({ capacity, planned }: Creation): void {
+  capacity.creationFailed(planned.volume.spec.storageClassName ?? '');
+}
+
+/** R5: handles a refusal by the driver itself. It proves that no volume exists unless earlier calls
+ * may have been at work; then a claim whose node has no room gets another node. */
+async function endRefused(
+  creation: Creation,
+  { codeName, message: reason }: CsiError,
+  isInfeasible: boolean,
+): Promise<Outcome> {
+  const { claim, mark, planned, refusedSizes } = creation;
+  const isAbsent = !mark.isInDoubt;
+  await mark.undo(isAbsent);
+  const message = isInfeasible
+    ? `Volume provisioning failed with infeasible error. Retries will be delayed. ${reason}`
+    : reason;
+  reportProvisioningFailed(creation, message);
+  if (isAbsent && claim === undefined)
+    return { kind: 'done', note: 'the driver refused, and the claim is gone' };
+  if (codeName === 'ResourceExhausted') {
+    refusedSizes.note(planned.volume.spec.storageClassName ?? '', planned.requestedBytes);
+    const rescheduled = isAbsent ? await requestReschedule(creation) : undefined;
+    if (rescheduled !== undefined) return rescheduled;
+  }
+  return { kind: 'retry', reason, ...(isInfeasible ? infeasibleBackoff(creation) : {}) };
+}
+
+/** The driver may still be at work: warns, unless it may take that long. */
+async function endUnknown(
+  creation: Creation,
+  error: CsiError,
+  isRunning: boolean,
+): Promise<Outcome> {
+  const { run } = creation;
+  const usual = isRunning ? usualTime(creation) : undefined;
+  if (usual === undefined) {
+    const { reason, event } = await describeFailedCall(creation, run, error);
+    const report = isRunning ? reportFailedForNow : reportProvisioningFailed;
+    report(creation, event);
+    return isRunning ? { kind: 'running', reason } : { kind: 'retry', reason, mayBeAtWork: true };
+  }
+  // The same text for each call, so that it is one event, whose count is that of the calls.
+  const message =
+    `The driver is at work on the volume since ${usual.since}; it is asked again and again, ` +
+    `which counts as failing from ${usual.until} on (${CREATION_TIMEOUT} of the class)`;
+  // The first call has an event of its own.
+  if (run.count > 1)
+    recordClaimEvent(creation, { type: 'Normal', reason: 'Provisioning', message });
+  return { kind: 'running', reason: `${message}: ${error.message}`, isUsual: true };
+}
+
+/** How long the driver may fill a volume from a content source, unless the class says. Of other
+ * volumes each such call is a failure, as in upstream. */
+const FILL_MS = 3_600_000;
+
+/** Since when the driver is at work, and until when that is no failure, by the class.
+ * @returns undefined if it is one */
+function usualTime(
+  creation: Creation,
+): { readonly since: string; readonly until: string } | undefined {
+  const { clock, planned, run } = creation;
+  const { creationTimeoutMs } = readClassSettings(classOfClaim(creation));
+  const sinceMs = run.queuedMs;
+  const fallbackMs = planned.source === undefined ? 0 : FILL_MS;
+  const untilMs = sinceMs + (creationTimeoutMs ?? fallbackMs);
+  if (clock.nowMs() >= untilMs) return undefined;
+  return { since: new Date(sinceMs).toISOString(), until: new Date(untilMs).toISOString() };
+}
+
+/* The back-off of a claim whose request the driver called infeasible (InvalidArgument). It ends
+ * after its time, or when the class was deleted and created again. No edit ends it, since the same
+ * request would fail again (sig-storage-lib-external-provisioner controller/controller.go
+ * delayProvisioningIfRecentlyInfeasible). */
+
+/** The fields of a `retry` outcome that start the back-off, with the class's UID as its scope. */
+function infeasibleBackoff(claimRun: ClaimRun): {
+  readonly minDelayMs: number;
+  readonly infeasibleScope?: string;
+} {
+  const uid = classOfClaim(claimRun)?.metadata.uid;
+  const minDelayMs = claimRun.retryMaxMs;
+  return { minDelayMs, ...(uid === undefined ? {} : { infeasibleScope: uid }) };
+}
+
+/** Delays a claim until its back-off ends.
+ * @returns undefined if there is none */
+export async function delayIfRecentlyInfeasible(claimRun: ClaimRun): Promise<Outcome | undefined> {
+  const { claim, run, retryMaxMs } = claimRun;
+  const cls = classOfClaim(claimRun);
+  if (cls === undefined || (claim?.spec.volumeName ?? '') !== '') return undefined;
+  // At most --retry-interval-max, in case that was lowered or a clock was set back.
+  const delayMs = Math.min(await run.infeasibleBackoffMs(cls.metadata.uid), retryMaxMs);
+  if (delayMs === 0) return undefined;
+  const reason = (await run.lastStatus())?.reason ?? 'the driver called the request infeasible';
+  return { kind: 'later', reason, delayMs };
+}
+
+function classOfClaim({ claim, classOf }: ClaimRun): Class | undefined {
+  return claim && classOf(classNameOf(claim));
+}
+
+/** Ends a run after an answer that no PV can be made of. A volume that this call created is deleted
+ * at once, and the next run plans anew. Otherwise the end is unknown: the call is repeated. */
+export async function endUnusableAnswer(creation: Creation, answer: BadAnswer): Promise<Outcome> {
+  const { mark, planned, run } = creation;
+  const { message, handle } = answer;
+  askForCapacity(creation);
+  // The volume may be the one that an earlier call created.
+  if (mark.leftMs !== undefined) {
+    // The first warning also describes the clean-up, which repeated calls do not attempt.
+    const last = (await run.lastStatus())?.reason;
+    return endFailed(creation, last?.startsWith(message) === true ? last : message);
+  }
+  if (handle === undefined) return endFailed(creation, message);
+  const failure = await cleanUpVolume(creation, handle).catch(String);
+  if (failure !== undefined) {
+    const { name } = planned.volume.metadata;
+    const begin = `${message}. ${answer.cleanupSpelling ?? 'Cleanup'} of volume ${name} failed`;
+    return endFailed(creation, `${begin}, volume is orphaned: ${failure}`);
+  }
+  await mark.undo(true);
+  const failed = endFailed(creation, message);
+  return answer.isPermanent === true ? (parkOnClass(creation, message) ?? failed) : failed;
+}
+
+/** Warns, and has the run repeated. */
+function endFailed(creation: Creation, reason: string): Outcome {
+  reportProvisioningFailed(creation, reason);
+  return { kind: 'retry', reason };
+}
+
+/** Parks a claim whose request can't succeed until its class is created again.
+ * @returns undefined if the claim is gone */
+function parkOnClass({ claim, classOf }: Creation, reason: string): Outcome | undefined {
+  if (claim === undefined) return undefined;
+  const name = classNameOf(claim);
+  const seen = classOf(name)?.metadata.resourceVersion ?? '';
+  return { kind: 'parked', reason, until: [{ resource: classes.plural, name, seen }] };
+}
+
+const MAX_CLEAN_UP_CALLS = 5;
+
+/** Deletes a volume that the driver has just created and that no PV can be made of: only after the
+ * first call for the claim, and only if no PV has its name (invariant 6). The job is marked anew,
+ * since the call that made it may have taken long.
+ * @returns why the volume may still exist; undefined if it is deleted
+ * @throws KubeError if the PV can't be read */
+async function cleanUpVolume(creation: Creation, handle: string): Promise<string | undefined> {
+  const { clock, kube, job, run, planned, secrets } = creation;
+  const place = requirementText(planned.requirement);
+  const mark = await markJob(creation, run, { planned: place, isBegun: true });
+  if ('outcome' in mark) return 'nothing may be sent to the driver now';
+  const { name } = planned.volume.metadata;
+  const readMs = clock.nowMs();
+  if ((await kube.get<Volume>(volumes, { name })) !== undefined)
+    return `PersistentVolume ${name} exists`;
+  const notAfterMs = Math.min(mark.notAfterMs, readMs + MAX_READ_AGE_MS);
+  const { isMigrated } = planned;
+  const { endpoint: gateway } = creation.mark;
+  const call = { id: job.uid, handle, isMigrated, gateway, notAfterMs };
+  let failure = 'reading its PersistentVolume took too long';
+  for (let i = 0; i < MAX_CLEAN_UP_CALLS && clock.nowMs() < notAfterMs; i += 1) {
+    const error = await sendDeleteVolume(creation, call, secrets);
+    if (error === undefined) return undefined;
+    failure = error.message;
+  }
+  return failure;
+}
+
+/** Ends a run that could not write the PV of the volume that the driver has created. */
+export function endUnwritten(creation: Creation, error: KubeError): Outcome {
+  const reason =
+    'the volume was created, but its PersistentVolume could not be written: ' + error.message;
+  // The user can do something about a refusal (a quota, say), but not about a server that is down.
+  if (error.code >= 400 && error.code < 500 && error.code !== 429)
+    reportProvisioningFailed(creation, reason);
+  return { kind: 'retry', reason };
+}
+
+/** Ends a run that finds another PV of the name. Another handle is for an operator to compare:
+ * nothing is deleted.
+ * @returns undefined if it is this claim's PV, with the same handle */
+export async function endIfOther(
+  creation: Creation,
+  { handle, volume }: VolumeAnswer,
+): Promise<Outcome | undefined> {
+  const { facts, kube, job } = creation;
+  const { name } = volume.metadata;
+  const existing = await kube.get<Volume>(volumes, { name });
+  if (existing === undefined || existing.metadata.deletionTimestamp !== undefined)
+    return {
+      kind: 'later',
+      reason: `volume ${name} is being deleted; it is written again when it is gone`,
+    };
+  if (existing.spec.claimRef?.uid !== job.uid)
+    return endFailed(
+      creation,
+      `volume ${name} exists already and belongs to another claim; ` +
+        'delete that PersistentVolume, or this claim',
+    );
+  if (isSameVolume(existing, volume)) return undefined;
+  const stored = identityOf(existing)?.id ?? 'another volume';
+  const reason =
+    `the driver answered with volume ${handle}, but PersistentVolume ${name} names ` +
+    `${stored}; compare the two in the storage: if they are two volumes, delete the one that ` +
+    `nobody uses; then run: sutler forget ${job.uid} ` +
+    `--driver-name=${facts().name} --why=REASON`;
+  reportProvisioningFailed(creation, reason);
+  const { resourceVersion: seen } = existing.metadata;
+  return { kind: 'parked', reason, until: [{ resource: volumes.plural, name, seen }] };
+}
