@@ -1,13 +1,6 @@
 import { performance } from 'node:perf_hooks';
-import type { Claim } from '../kube/objects.ts';
+import type { Claim, ObjectMeta } from '../kube/objects.ts';
 import { type CallVerdict, holdOf, type LeaseView, type SeenLease } from './lease-view.ts';
-
-/** Which claim. */
-interface ClaimKey {
-  readonly uid: string;
-  readonly namespace: string;
-  readonly name: string;
-}
 
 /** Who leads, as far as this process knows. Its fields change. */
 export interface LeadStatus {
@@ -26,8 +19,10 @@ export interface LeadStatus {
 export class OwnLeader implements LeaseView {
   /** The only node that the process serves; undefined for all. */
   readonly node: string | undefined;
-  /** A claim as it was a moment ago: for the first run of its job. It never goes through Redis. */
-  freshClaim: (key: ClaimKey) => Claim | undefined = () => undefined;
+  /** A claim as ingest's watch shows it, if that has brought something lately: for the first run of
+   * its job. It never goes through Redis. */
+  freshClaim: (key: Pick<ObjectMeta, 'uid' | 'namespace' | 'name'>) => Claim | undefined = () =>
+    undefined;
   #status: LeadStatus | undefined;
   #history: string | undefined;
 
@@ -42,11 +37,6 @@ export class OwnLeader implements LeaseView {
   /** The leader has begun with this history of Redis' data; undefined: it has to begin anew. */
   confirm(history: string | undefined): void {
     this.#history = history;
-  }
-
-  /** @param freshClaim  a claim as ingest's watch shows it, if that has brought something lately */
-  showClaims(freshClaim: OwnLeader['freshClaim']): void {
-    this.freshClaim = freshClaim;
   }
 
   get pause(): string | undefined {

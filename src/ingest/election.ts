@@ -56,16 +56,9 @@ function openNamedLease(
   leadership: Leadership,
   follower: LeaseFollower,
 ): LeaderLease {
-  const { context, connections, lease } = base;
-  const { kube } = connections;
-  const { leaderElectionLabels: labels } = context.flags;
-  const store = new KubeLeaseStore({
-    client: kube,
-    ...lease,
-    labels,
-    annotations: (record) => leadership.annotations(record),
-    log: context.log,
-  });
+  const { context, journal } = base;
+  const store = openStore(base, leadership);
+  const lease = `${journal.namespace}/${journal.lease}`;
   const held = {
     holder: `${IDENTITY_PREFIX}${instanceName(context)}`,
     durationMs: 15_000,
@@ -77,13 +70,24 @@ function openNamedLease(
     await follower.waitForFirstRead();
     const { otherHolder } = follower.seen;
     if (otherHolder !== undefined)
-      throw new Error(`${otherHolder} holds the Lease ${lease.namespace}/${lease.name}: stop it`);
+      throw new Error(`${otherHolder} holds the Lease ${lease}: stop it`);
     const record = { ...held, transitions };
     for (let tries = 0; tries < 5; tries += 1) {
       const written = await store.write(record, await store.get(signal), signal);
       if (written !== undefined) return;
     }
-    throw new Error(`the Lease ${lease.namespace}/${lease.name} is written by others all the time`);
+    throw new Error(`the Lease ${lease} is written by others all the time`);
+  });
+}
+
+function openStore({ context, connections, journal }: DriverDeps, leadership: Leadership) {
+  return new KubeLeaseStore({
+    client: connections.kube,
+    namespace: journal.namespace,
+    name: journal.lease,
+    labels: context.flags.leaderElectionLabels,
+    annotations: (record) => leadership.annotations(record),
+    log: context.log,
   });
 }
 
@@ -92,18 +96,11 @@ function competeForLease(
   times: LeaseTimes,
   leadership: Leadership,
 ): () => string | undefined {
-  const { context, connections, lease, queue } = base;
-  const { flags, closers, health, log, metrics } = context;
-  const labels = flags.leaderElectionLabels;
+  const { context, journal, queue } = base;
+  const { closers, health, log, metrics } = context;
   const elector = new Elector({
-    store: new KubeLeaseStore({
-      client: connections.kube,
-      ...lease,
-      labels,
-      annotations: (record) => leadership.annotations(record),
-      log,
-    }),
-    leaseName: lease.name,
+    store: openStore(base, leadership),
+    leaseName: journal.lease,
     identity: `${IDENTITY_PREFIX}${instanceName(context)}`,
     ...times,
     clock: systemClock,
@@ -141,8 +138,9 @@ function tickEverySecond(
 
 /** Where nobody competes for the Lease, it is followed all the same: sutler may be drained, or
  * another provisioner compete for it. An account without the right to read it works without. */
-function followQuietly({ context, connections, lease }: DriverDeps): LeaseFollower {
+function followQuietly({ context, connections, journal }: DriverDeps): LeaseFollower {
   const { closers } = context;
   const log = context.log.child({}, { level: 'error' });
-  return followLease({ client: connections.kube, closers, log }, lease);
+  const { namespace, lease: name } = journal;
+  return followLease({ client: connections.kube, closers, log }, { namespace, name });
 }

@@ -7,7 +7,8 @@ import {
   type NamedGateway,
   redisActiveGateway,
 } from '../gateway-client/active-gateway.ts';
-import { type Clock, systemClock } from '../runtime/clock.ts';
+import { systemClock } from '../runtime/clock.ts';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { metricsIn } from '../runtime/metrics.ts';
@@ -27,15 +28,13 @@ import type { DriverDeps } from './driver-deps.ts';
 
 export interface GatewayFailoverOptions {
   readonly pool: Pick<GatewayPool, 'gateways' | 'soleAddress' | 'prefer'>;
-  readonly active: ActiveGateway;
-  readonly driver: string;
+  readonly place: RedisPlace;
   /** Deadline of one driver call, and of each probe. */
   readonly timeoutMs: number;
   /** How long a call may be at work after its job was marked. */
   readonly doubtMs: number;
   /** Called right before each write. */
   readonly isLeading: () => boolean;
-  readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Registry;
 }
@@ -51,6 +50,8 @@ const SINGLE_PERIOD_MS = 10_000;
  * address of --gateway is named at once and not probed. */
 export class GatewayFailover {
   readonly #options: GatewayFailoverOptions;
+  readonly #driver: string;
+  readonly #stored: ActiveGateway;
   readonly #active: Gauge<'driver' | 'gateway'>;
   readonly #moves: Counter<'driver'>;
   /** By address: those of the pool, and the active one if its pod is gone. */
@@ -64,8 +65,11 @@ export class GatewayFailover {
   #trouble: string | undefined;
 
   constructor(options: GatewayFailoverOptions) {
-    const { driver, metrics, clock, log } = options;
+    const { place, metrics, log } = options;
+    const { driver } = place;
     this.#options = options;
+    this.#driver = driver;
+    this.#stored = redisActiveGateway(place);
     const { counter, gauge } = metricsIn(metrics);
     this.#active = gauge(
       'sutler_active_gateway',
@@ -83,7 +87,6 @@ export class GatewayFailover {
       onError: (error) =>
         log.debug({ err: error }, 'could not decide on the active gateway; trying again'),
       periodMs: options.pool.soleAddress === '' ? PERIOD_MS : SINGLE_PERIOD_MS,
-      clock,
     });
   }
 
@@ -104,14 +107,14 @@ export class GatewayFailover {
   }
 
   async #step(signal: AbortSignal): Promise<void> {
-    const { isLeading, pool, clock } = this.#options;
+    const { isLeading, pool } = this.#options;
     if (!isLeading()) return this.#reset();
     this.#followPool();
     if (pool.soleAddress === '') {
       // A gateway that does not answer must not delay the decision. Its probe goes on, and a later
       // step uses the result.
       const probes = Promise.all(pool.gateways.map((gateway) => this.#probe(gateway)));
-      await Promise.race([probes, clock.sleep(PERIOD_MS)]);
+      await Promise.race([probes, systemClock.sleep(PERIOD_MS)]);
     }
     if (!signal.aborted) this.#trouble = await this.#decide();
   }
@@ -127,7 +130,7 @@ export class GatewayFailover {
   /** Adds gateways that came, and drops those that went. The active one counts as unreachable from
    * the moment it went. */
   #followPool(): void {
-    const { pool, clock, driver } = this.#options;
+    const { pool } = this.#options;
     const present = new Set(pool.gateways.map(({ address }) => address));
     for (const address of present)
       if (!this.#health.has(address)) this.#health.set(address, { kind: 'unknown' });
@@ -135,10 +138,10 @@ export class GatewayFailover {
       if (present.has(address)) continue;
       if (address !== this.#lastNamed?.endpoint) {
         this.#health.delete(address);
-        this.#active.remove({ driver, gateway: address });
+        this.#active.remove({ driver: this.#driver, gateway: address });
       } else {
         const gone = { kind: 'failed', reason: 'its pod is gone' } as const;
-        this.#health.set(address, healthAfterProbe(health, gone, clock.nowMs()));
+        this.#health.set(address, healthAfterProbe(health, gone, Date.now()));
       }
     }
   }
@@ -147,8 +150,8 @@ export class GatewayFailover {
     const { address } = gateway;
     if (this.#probing.has(address)) return;
     this.#probing.add(address);
-    const startedMs = this.#options.clock.nowMs();
-    const result = await sendProbe(gateway, this.#options);
+    const startedMs = Date.now();
+    const result = await sendProbe(gateway, this.#driver, this.#options.timeoutMs);
     this.#probing.delete(address);
     const before = this.#healthOf(address);
     const health = healthAfterProbe(before, result, startedMs);
@@ -159,13 +162,13 @@ export class GatewayFailover {
 
   /** @returns what is wrong */
   async #decide(): Promise<string | undefined> {
-    const { active, isLeading, clock, pool, doubtMs, timeoutMs } = this.#options;
-    const stored = await active.read();
+    const { isLeading, pool, doubtMs, timeoutMs } = this.#options;
+    const stored = await this.#stored.read();
     const last = this.#lastNamed;
     // A lower version: Redis was emptied, or restored from the past.
     const isLost = last !== undefined && stored.version < last.version;
     const before = isLost ? last.endpoint : stored.endpoint;
-    const nowMs = clock.nowMs();
+    const nowMs = Date.now();
     const health = this.#health;
     const decision = decideFailover({ health, active: before, nowMs, timeoutMs, doubtMs });
     const keep = { to: before, waitMs: 0, why: 'Redis lost it' };
@@ -173,7 +176,8 @@ export class GatewayFailover {
     const { to: endpoint, waitMs } = move;
     let { version } = stored;
     if (decision.kind === 'move' || endpoint !== stored.endpoint) {
-      if (!isLeading() || !(await active.name({ version, endpoint, waitMs }))) return this.#trouble;
+      if (!isLeading() || !(await this.#stored.name({ version, endpoint, waitMs })))
+        return this.#trouble;
       version += 1;
       this.#log(before, move);
     }
@@ -184,18 +188,18 @@ export class GatewayFailover {
   }
 
   #log(previous: string, { to: gateway, waitMs, why }: Move): void {
-    const { driver, log } = this.#options;
-    const fields = { driver, gateway, why, waitMs };
+    const { log } = this.#options;
+    const fields = { driver: this.#driver, gateway, why, waitMs };
     if (previous === '') return log.info(fields, 'active gateway named');
     if (previous === gateway)
       return log.warn(fields, 'Redis lost the active gateway: named it again');
     log.warn({ ...fields, previous }, 'active gateway moved');
-    this.#moves.inc({ driver });
+    this.#moves.inc({ driver: this.#driver });
   }
 
   /** @param active  '' = none: other drivers of the process have series of the same metric */
   #show(active: string): void {
-    const { driver } = this.#options;
+    const driver = this.#driver;
     for (const gateway of this.#health.keys())
       if (active === '') this.#active.remove({ driver, gateway });
       else this.#active.set({ driver, gateway }, Number(gateway === active));
@@ -220,7 +224,8 @@ export class GatewayFailover {
  * mistake in --gateway, counts as failed. */
 async function sendProbe(
   { client }: GatewayClient,
-  { driver, timeoutMs }: GatewayFailoverOptions,
+  driver: string,
+  timeoutMs: number,
 ): Promise<ProbeResult> {
   try {
     const { ready } = await client.probe({ timeoutMs });
@@ -241,20 +246,19 @@ async function sendProbe(
 }
 
 /** Names the active gateway, at once when asked to check. */
-export function openFailover({ context, connections, driver, queue }: DriverDeps): GatewayFailover {
+export function openFailover({
+  context,
+  connections,
+  place,
+  isLeading,
+}: DriverDeps): GatewayFailover {
   const { flags, closers, health, log, metrics } = context;
   const failover = new GatewayFailover({
     pool: connections.gateways,
-    active: redisActiveGateway({
-      redis: connections.link.redis,
-      prefix: flags.redisPrefix,
-      driver: driver.name,
-    }),
-    driver: driver.name,
+    place,
     timeoutMs: flags.timeoutMs,
     doubtMs: doubtMsOf(flags),
-    isLeading: () => queue.isAllowing,
-    clock: systemClock,
+    isLeading,
     log,
     metrics,
   });

@@ -1,5 +1,4 @@
 import { MAX_VIEW_AGE_MS, type SharedHandles } from '../hints/shared-handles.ts';
-import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import type { Informers } from './objects/informers.ts';
@@ -9,7 +8,6 @@ export interface HandlePublisherOptions {
   readonly informers: Pick<Informers, 'isFollowingVolumes' | 'sharedHandles'>;
   readonly store: Pick<SharedHandles, 'publish'>;
   readonly isLeading: () => boolean;
-  readonly clock: Clock;
   readonly log: Logger;
 }
 
@@ -29,14 +27,12 @@ export class HandlePublisher {
   #asOfMs = 0;
 
   constructor(options: HandlePublisherOptions) {
-    const { clock, log } = options;
     this.#options = options;
     this.#loop = new PollLoop({
       step: () => this.#step(),
       onError: (error) =>
-        log.debug({ err: error }, 'could not publish the shared handles; trying again'),
+        options.log.debug({ err: error }, 'could not publish the shared handles; trying again'),
       periodMs: PUBLISH_PERIOD_MS,
-      clock,
     });
   }
 

@@ -22,7 +22,6 @@ import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { Outage } from '../runtime/outage.ts';
 import type { Dispatcher } from './dispatcher.ts';
-import type { GatewayFailover } from './gateway-failover.ts';
 import type { LeaderOnlyQueue } from './leader-only-queue.ts';
 import type { ProvisioningPause } from './provisioning-pause.ts';
 import type { Resync } from './resync.ts';
@@ -37,7 +36,6 @@ export interface LeaderLease extends LeadStatus {
 }
 
 export interface LeadershipOptions {
-  readonly driver: string;
   /** Of the driver's Lease. */
   readonly namespace: string;
   readonly place: RedisPlace;
@@ -51,15 +49,12 @@ export interface LeadershipOptions {
   readonly work: Pick<WorkQueue, 'emptied' | 'register'>;
   readonly resync: Resync;
   readonly pause: Pick<ProvisioningPause, 'learn' | 'forget'>;
-  readonly failover: Pick<GatewayFailover, 'checkNow'>;
   /** Undefined where sweeps are switched off, or the driver makes no snapshots. */
   readonly sweep: Pick<SnapshotSweep, 'begin' | 'tick'> | undefined;
   /** Set where jobs is the same process, and Redis its own. */
   readonly ownLeader: OwnLeader | undefined;
-  /** Writes the limits of the driver's queues. Rejects while Redis can't be reached. */
-  readonly writeLimits: () => Promise<void>;
-  /** Called when this leader has begun. */
-  readonly onBegun: () => void;
+  /** What a leader does right before it enqueues. Rejects while Redis can't be reached. */
+  readonly prepare: () => Promise<void>;
   readonly serves: ServedDrivers;
   /** Why the driver can't be reached; undefined while it can. */
   readonly driverTrouble: () => string | undefined;
@@ -115,7 +110,8 @@ export class Leadership {
 
   /** This process leads from now on, as long as the Lease says so. */
   begin(lease: LeaderLease): void {
-    const { driver, queue, sweep, log } = this.#options;
+    const { queue, sweep, log } = this.#options;
+    const { driver } = this.#options.place;
     this.#lease = lease;
     this.#begunWith = undefined;
     queue.allow(() => lease.isLeader);
@@ -127,8 +123,8 @@ export class Leadership {
 
   /** Another ingest leads, or none. */
   end(reason: string): void {
-    const { driver, serves, dispatcher, journal, ownLeader, queue, pause, resync, log } =
-      this.#options;
+    const { serves, dispatcher, journal, ownLeader, queue, pause, resync, log } = this.#options;
+    const { driver } = this.#options.place;
     queue.block();
     dispatcher.end();
     journal.end();
@@ -284,7 +280,7 @@ export class Leadership {
     const begun = await journal.begin(term.transitions, () => lease.isLeader);
     if (!lease.isLeader) return;
     if (!isOfHistory && !(await this.#dropJobsOfBefore(term, history))) return this.outdated();
-    await this.#options.writeLimits();
+    await this.#options.prepare();
     if (lease.isLeader) this.#begun({ term, history }, begun.length, !isOfHistory);
   }
 
@@ -296,14 +292,12 @@ export class Leadership {
   }
 
   #begun(leading: Leading, entries: number, isWithoutJobs: boolean): void {
-    const { dispatcher, failover, ownLeader, resync, onBegun, log } = this.#options;
+    const { dispatcher, ownLeader, resync, log } = this.#options;
     const { history, term } = leading;
     this.#begunWith = history;
     this.#ledTransitions = term.transitions;
     ownLeader?.confirm(history);
     dispatcher.begin(leading);
-    failover.checkNow();
-    onBegun();
     log.debug({ entries, isWithoutJobs }, 'this leader has begun');
     // Requests that waited for the end of a job are gone, and without jobs everything is.
     const reason = this.#dueResync ?? 'Redis has lost its data';

@@ -4,31 +4,32 @@ import { storeLimits } from '../queue/queues.ts';
 import { readClassSettings } from '../volumes/class-settings.ts';
 import { isKnownAs } from '../volumes/driver-facts.ts';
 import type { DriverDeps } from './driver-deps.ts';
-import type { ObjectSource } from './objects/object-source.ts';
 
 /** Writes the limits of the driver's queues to Redis as the flags say, for a leader that begins.
  * Rejects while Redis can't be reached. */
-export async function writeLimits({ context, connections, driver }: DriverDeps): Promise<void> {
-  const { flags, log } = context;
-  const { redisPrefix: prefix, maxJobsInFlight, maxJobsPerSecond } = flags;
-  const limits = { maxInFlight: maxJobsInFlight, maxPerSecond: maxJobsPerSecond };
-  if (await storeLimits(connections.link.redis, { prefix, driver: driver.name }, limits))
-    log.info({ driver: driver.name, ...limits }, 'the limits of the driver’s queues changed');
+export async function writeLimits({ context, place }: DriverDeps): Promise<void> {
+  const { maxJobsInFlight: maxInFlight, maxJobsPerSecond: maxPerSecond } = context.flags;
+  const limits = { maxInFlight, maxPerSecond };
+  const { redis, driver } = place;
+  if (await storeLimits(redis, place, limits))
+    context.log.info({ driver, ...limits }, 'the limits of the driver’s queues changed');
 }
 
 /** @returns warns on each class of the driver, once for each version of it, of annotations that
  *   can't be read, while this ingest leads; to be called when it begins, and at each change of a
  *   class */
-export function classWarner(
-  { driver: { name }, queue, events }: DriverDeps,
-  source: ObjectSource,
-): () => void {
+export function classWarner({
+  driver: { name },
+  source,
+  isLeading,
+  events,
+}: DriverDeps): () => void {
   const driver = { name, inTreeName: inTreeNameOf(name) };
   const object = { kind: classes.kind, apiVersion: apiVersionOf(classes) };
   let told = new Map<string, string>();
   return () => {
     const seen = new Map<string, string>();
-    for (const cls of queue.isAllowing ? source.classes() : []) {
+    for (const cls of isLeading() ? source.classes() : []) {
       const { name: className, uid, resourceVersion } = cls.metadata;
       seen.set(uid, resourceVersion);
       if (!isKnownAs(driver, cls.provisioner) || told.get(uid) === resourceVersion) continue;

@@ -11,7 +11,7 @@ import { type Invocation, type ProcessContext, runProcess } from '../runtime/pro
 import { openEventSource } from './event-source.ts';
 import { flags as table, summary } from './flags.ts';
 import type { ObjectSource } from './objects/object-source.ts';
-import { addFirstChecks, checkFlags, type Shared, startDriver } from './start-driver.ts';
+import { addFirstChecks, checkFlags, startDriver } from './start-driver.ts';
 
 type IngestContext = ProcessContext<typeof table>;
 
@@ -27,24 +27,24 @@ export async function start(context: IngestContext, one: OneProcess = {}): Promi
   checkFlags(context);
   const connections = await openConnections(context, 'ingest', 'sutler-ingest');
   const ofDriver = await connectDriver(context, connections, { own: one.driver });
-  const shared = openShared(context, connections);
+  const openSource = sourceOpener(context, connections);
   context.health.ready('kubernetes', () => 'waiting for the driver first');
   addFirstChecks(context.health);
   context.announce(await openServers(context, connections));
-  await startDriver(context, ofDriver, { ...shared, ownLeader: one.leader });
+  await startDriver(context, ofDriver, openSource, one.leader);
 }
 
 /** Serves the drivers of --driver-config. */
 async function startSeveral(context: IngestContext): Promise<void> {
   const config = await readDriverConfig(context, checkFlags);
   const connections = await openConnections(context, 'ingest', 'sutler-ingest');
-  const shared = openShared(context, connections);
+  const openSource = sourceOpener(context, connections);
   addFirstChecks(context.health);
   context.announce(await openServers(context, connections));
   serveDrivers(context, config, async (driverContext, name) => {
     addFirstChecks(driverContext.health);
     const ofDriver = await connectDriver(driverContext, connections, { name });
-    await startDriver(driverContext, ofDriver, shared);
+    await startDriver(driverContext, ofDriver, openSource);
   });
 }
 
@@ -61,7 +61,8 @@ async function openServers(
   return { ...http, ...(await openWebhooks(context, { link, prefix })) };
 }
 
-function openShared(context: IngestContext, connections: Connections): Shared {
+/** @returns the objects of all drivers. It begins at the first call. */
+function sourceOpener(context: IngestContext, connections: Connections): () => ObjectSource {
   let source: ObjectSource | undefined;
-  return { objectSource: () => (source ??= openEventSource(context, connections)) };
+  return () => (source ??= openEventSource(context, connections));
 }

@@ -11,7 +11,7 @@ import { isFields, parseJson } from '../runtime/json.ts';
 import { isTerminatingCloneSource } from '../volumes/data-source.ts';
 import { classNameOf, selectedNodeOf } from '../volumes/eligibility.ts';
 import { type ClaimToPlan, Dispatcher } from './dispatcher.ts';
-import type { Context, DriverLease } from './driver-deps.ts';
+import type { Context, DriverBase } from './driver-deps.ts';
 import type { EventHandler } from './objects/event-handler.ts';
 import type { ObjectSource } from './objects/object-source.ts';
 import { transformWatchedClaim } from './objects/transforms.ts';
@@ -20,46 +20,41 @@ import { transformWatchedClaim } from './objects/transforms.ts';
 export interface Work {
   readonly dispatcher: Dispatcher;
   readonly journal: Journal;
-  readonly queue: WorkQueue;
+  readonly work: WorkQueue;
   readonly link: RedisLink;
   readonly place: RedisPlace;
 }
 
 /** Opens it for one driver.
- * @param o.onMayNeedAgain  an event came for a claim while its job ran or its entry left
- * @param o.onOutdated  another process leads by now, or Redis has lost its data */
+ * @param onMayNeedAgain  an event came for a claim while its job ran or its entry left
+ * @param onOutdated  another process leads by now, or Redis has lost its data */
 export function openWork(
-  context: Context,
-  { kube: client, redisAccess: access }: DriverConnections,
-  o: {
-    readonly driver: string;
-    readonly lease: DriverLease;
-    readonly source: ObjectSource;
-    readonly ownNode: string | undefined;
-    readonly onMayNeedAgain: (claim: JobKey) => void;
-    readonly onOutdated: () => void;
-  },
+  { context, connections, place: { prefix, driver }, journal: place, source }: DriverBase,
+  onMayNeedAgain: (claim: JobKey) => void,
+  onOutdated: () => void,
 ): Work {
   const { flags, closers, health, log, metrics } = context;
-  const { redisUrl: url, redisPrefix: prefix } = flags;
-  const { driver, lease, source, ownNode, onMayNeedAgain, onOutdated } = o;
-  const link = openRedis({ url, access, role: 'producer', name: 'sutler-work', log });
+  const { kube: client, redisAccess: access } = connections;
+  const link = openRedis({
+    url: flags.redisUrl,
+    access,
+    role: 'producer',
+    name: 'sutler-work',
+    log,
+  });
   const dirty = (): number => dispatcher.pending;
-  const queue = new WorkQueue({ link, prefix, driver, dirty, log, metrics });
+  const work = new WorkQueue({ link, prefix, driver, dirty, log, metrics });
   const journal = new Journal({
+    ...place,
     client,
-    namespace: lease.namespace,
-    lease: lease.name,
-    driver,
-    node: ownNode,
     holder: instanceName(context),
     onGone: (uids) => dispatcher.entriesGone(uids),
     log,
   });
   const dispatcher: Dispatcher = new Dispatcher({
-    queue,
+    queue: work,
     journal,
-    claimToPlan: claimPlanner(client, ownNode, source),
+    claimToPlan: claimPlanner(client, place.node, source),
     doubtMs: doubtMsOf(flags),
     trouble: () => link.trouble,
     onMayNeedAgain,
@@ -68,12 +63,12 @@ export function openWork(
   });
   closers.add('work queue', async () => {
     await dispatcher.close();
-    await queue.close();
+    await work.close();
     link.close();
   });
   health.note('journal', () => journal.trouble);
   health.ready('work', () => link.trouble ?? dispatcher.trouble);
-  return { dispatcher, journal, queue, link, place: { redis: link.redis, prefix, driver } };
+  return { dispatcher, journal, work, link, place: { redis: link.redis, prefix, driver } };
 }
 
 const READ_AGAIN_MS = 2_000;

@@ -1,32 +1,14 @@
 import { unreachableEvent, whyNoJob } from '../explain/causes.ts';
 import { type PendingEntry, writePending } from '../explain/pending-index.ts';
 import { type DriverReport, reportDriver } from '../explain/report.ts';
-import { type EventRecorder, regardingClaim } from '../kube/events.ts';
+import { regardingClaim } from '../kube/events.ts';
 import { logFields } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { countWaiting } from '../queue/queues.ts';
-import type { RedisLink } from '../redis/connection.ts';
-import type { Clock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
-import type { Registry } from '../runtime/metrics.ts';
 import { Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
+import type { DriverDeps } from './driver-deps.ts';
 import { PendingMetrics } from './pending-metrics.ts';
-
-export interface PendingReportOptions {
-  /** What the driver has not done yet. */
-  readonly pending: () => Iterable<PendingEntry>;
-  readonly isLeading: () => boolean;
-  /** Why nobody leads the driver; undefined if an ingest does, or another provisioner. */
-  readonly whyNoLeader: () => string | undefined;
-  readonly link: RedisLink;
-  readonly prefix: string;
-  readonly driver: string;
-  readonly events: Pick<EventRecorder, 'record'>;
-  readonly metrics: Registry;
-  readonly clock: Clock;
-  readonly log: Logger;
-}
 
 /** What is done sooner is not reported. A second at least, since the first look may come late. */
 const REPORTED_AFTER_MS = 900;
@@ -48,7 +30,9 @@ const MOST_TOLD = 500;
  * that waits for something outside of it (no worker, a drain, Redis). A claim that works costs
  * nothing. */
 export class PendingReport {
-  readonly #options: PendingReportOptions;
+  readonly #deps: DriverDeps;
+  readonly #whyNoLeader: () => string | undefined;
+  readonly #pending: () => Iterable<PendingEntry>;
   readonly #loop: PollLoop;
   /** When this process first saw each object wait, by UID. */
   #firstSeen = new Map<string, number>();
@@ -59,16 +43,24 @@ export class PendingReport {
   readonly #metrics: PendingMetrics;
   readonly #outage: Outage;
 
-  constructor(options: PendingReportOptions) {
-    const { driver, clock, log } = options;
-    this.#options = options;
+  /** @param whyNoLeader  why nobody leads the driver; undefined if an ingest does, or another
+   *   provisioner
+   * @param pending  what the driver has not done yet */
+  constructor(
+    deps: DriverDeps,
+    whyNoLeader: () => string | undefined,
+    pending: () => Iterable<PendingEntry>,
+  ) {
+    const { log, metrics } = deps.context;
+    this.#deps = deps;
+    this.#whyNoLeader = whyNoLeader;
+    this.#pending = pending;
     this.#outage = new Outage(log);
-    this.#metrics = new PendingMetrics(options.metrics, driver);
+    this.#metrics = new PendingMetrics(metrics, deps.place.driver);
     this.#loop = new PollLoop({
       step: () => this.#report(),
       onError: (error) => log.debug({ err: error }, 'could not report what waits; trying again'),
       periodMs: PERIOD_MS,
-      clock,
     });
   }
 
@@ -79,15 +71,15 @@ export class PendingReport {
   }
 
   async #report(): Promise<number> {
-    const { isLeading, link, clock, whyNoLeader } = this.#options;
+    const { isLeading, connections } = this.#deps;
     if (!isLeading()) this.#metrics.clear();
-    if (!isLeading() && whyNoLeader() === undefined) {
+    if (!isLeading() && this.#whyNoLeader() === undefined) {
       this.#outage.forget();
       return PERIOD_MS;
     }
-    const startMs = clock.nowMs();
+    const startMs = Date.now();
     const entries = this.#dueEntries(startMs);
-    const canWrite = isLeading() && link.trouble === undefined;
+    const canWrite = isLeading() && connections.link.trouble === undefined;
     const report = canWrite ? await this.#publish(entries, startMs) : undefined;
     if (entries.some(({ key }) => key.kind === 'claim')) await this.#tell(entries, report, startMs);
     else this.#outage.forget();
@@ -100,13 +92,12 @@ export class PendingReport {
     entries: readonly PendingEntry[],
     nowMs: number,
   ): Promise<DriverReport | undefined> {
-    const { link, prefix, driver, log } = this.#options;
-    const { redis } = link;
-    const place = { redis, prefix, driver };
+    const { context, place } = this.#deps;
+    const { redis, prefix, driver } = place;
     for (const { key, why, className } of await writePending(place, entries)) {
       if (why === '') continue;
       const reason = whyNoJob(why, className).sentence;
-      log.warn({ ...logFields(key), reason }, 'the claim waits');
+      context.log.warn({ ...logFields(key), reason }, 'the claim waits');
     }
     if (entries.length === 0 && nowMs - this.#metrics.shownMs < MEASURE_IDLE_MS) return undefined;
     const report = await reportDriver(place, entries);
@@ -120,7 +111,7 @@ export class PendingReport {
   #dueEntries(nowMs: number): readonly PendingEntry[] {
     const seen = new Map<string, number>();
     const due: PendingEntry[] = [];
-    for (const entry of this.#options.pending()) {
+    for (const entry of this.#pending()) {
       const { uid } = entry.key;
       const firstMs = this.#firstSeen.get(uid) ?? nowMs;
       seen.set(uid, firstMs);
@@ -158,7 +149,7 @@ export class PendingReport {
       if (this.#told.uids.has(key.uid)) continue;
       this.#told.uids.add(key.uid);
       const { name, sentence: own = '' } = causes.get(key.uid) ?? {};
-      this.#options.events.record({
+      this.#deps.events.record({
         regarding: regardingClaim(key),
         type: 'Warning',
         // A run that could not reach the driver has told, or will tell, the same: one Event.
@@ -166,7 +157,10 @@ export class PendingReport {
           ? { reason: 'ProvisioningFailed', message: unreachableEvent(own) }
           : { reason: 'ProvisioningDelayed', message: sentence }),
       });
-      this.#options.log.debug({ ...logFields(key), reason: sentence }, 'told why the claim waits');
+      this.#deps.context.log.debug(
+        { ...logFields(key), reason: sentence },
+        'told why the claim waits',
+      );
     }
   }
 
@@ -176,10 +170,11 @@ export class PendingReport {
     readonly name: string;
     readonly sentence: string;
   } {
-    const { link, driver, whyNoLeader } = this.#options;
-    const whyNot = whyNoLeader();
+    const { connections, place } = this.#deps;
+    const { link } = connections;
+    const whyNot = this.#whyNoLeader();
     if (whyNot !== undefined)
-      return { name: 'NoLeader', sentence: `no ingest leads driver ${driver}: ${whyNot}` };
+      return { name: 'NoLeader', sentence: `no ingest leads driver ${place.driver}: ${whyNot}` };
     const cause = report?.cause;
     if (cause !== undefined)
       return { name: cause.name, sentence: `${cause.sentence}; ${cause.step}` };

@@ -7,17 +7,16 @@ import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.t
 import type { OwnLeader } from '../election/own-leader.ts';
 import { doubtMsOf, leaseNamespace } from '../election/flags.ts';
 import type { PendingEntry } from '../explain/pending-index.ts';
-import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import { readOpenCreations } from '../hints/open-creations.ts';
 import { redisSharedHandles } from '../hints/shared-handles.ts';
 import { systemClock } from '../runtime/clock.ts';
-import { type JournalPlace, listOpenSources } from '../journal/list-journal.ts';
+import { listOpenSources } from '../journal/list-journal.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
-import type { Context, DriverDeps } from './driver-deps.ts';
+import type { Context, DriverBase, DriverDeps } from './driver-deps.ts';
 import { openElection } from './election.ts';
 import { resyncMs } from './flags.ts';
 import { openFailover } from './gateway-failover.ts';
@@ -35,71 +34,58 @@ import { Resync } from './resync.ts';
 import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
 import { Waits } from './waits.ts';
 
-/** What all drivers of an ingest process share, beside its connections. */
-export interface Shared {
-  /** The objects of all drivers. It begins at the first call. */
-  readonly objectSource: () => ObjectSource;
-  /** Set where jobs is the same process, and Redis its own. */
-  readonly ownLeader?: OwnLeader | undefined;
-}
-
 /** Begins what ingest does for one driver, as soon as the driver is known. Resolves when it
- * competes for the Lease, or when the context's signal aborts. */
+ * competes for the Lease, or when the context's signal aborts.
+ * @param openSource  the objects of all drivers; begins at the first call
+ * @param ownLeader   set where jobs is the same process, and Redis its own */
 export async function startDriver(
   context: Context,
   connections: DriverConnections,
-  shared: Shared,
+  openSource: () => ObjectSource,
+  ownLeader?: OwnLeader,
 ): Promise<void> {
-  const { stopping } = context;
+  const { flags, stopping } = context;
   const times = leaseTimes(context);
-  const namespace = await leaseNamespace(context.flags.leaderElectionNamespace, context.env);
+  const namespace = await leaseNamespace(flags.leaderElectionNamespace, context.env);
   const driver = await connections.driver.waitUntilKnown(stopping);
   if (driver === undefined) return;
 
-  const source = shared.objectSource();
-  const lease = { namespace, name: leaseName(driver.name) };
-  const { ownLeader } = shared;
+  const { name } = driver;
+  const source = openSource();
+  const place = { redis: connections.link.redis, prefix: flags.redisPrefix, driver: name };
+  const journal = { namespace, lease: leaseName(name), driver: name, node: ownLeader?.node };
+  const base = { context, connections, driver, place, journal, source, ownLeader };
   let handler: EventHandler | undefined;
   let leadership: Leadership | undefined;
-  const work = openWork(context, connections, {
-    driver: driver.name,
-    lease,
-    source,
-    ownNode: ownLeader?.node,
-    onMayNeedAgain: (key) => handler && void lookAgain(key, handler, connections.kube, context),
-    onOutdated: () => leadership?.outdated(),
-  });
+  const work = openWork(
+    base,
+    (key) => handler && void lookAgain(key, handler, connections.kube, context),
+    () => leadership?.outdated(),
+  );
   const queue = new LeaderOnlyQueue(work.dispatcher, 2 * times.leaseDurationMs);
-  const classChanges = new Listeners<void>();
   const pause = openPause(context);
-  const events = openEvents(context, connections, driver);
-  const parts = { context, connections, driver, lease, queue };
-  const deps = { ...parts, pause, events, classChanges, ownLeader };
-  handler = await serveDriver(deps, source);
+  const isLeading = (): boolean => queue.isAllowing;
+  const classChanges = new Listeners<void>();
+  const deps = { ...base, queue, isLeading, pause, events: openEvents(base), classChanges };
+  handler = await serveDriver(deps);
   if (stopping.aborted) return;
   openAudit(deps);
-  openCapacity(deps, source);
-  openWaits(deps, source);
-  leadership = openLeadership(deps, work, handler, source);
-  openPendingReport(deps, openElection(deps, times, leadership), function* () {
-    yield* handler.pending(source.unfinished());
-    yield* vanishedEntries(work.journal, source, doubtMsOf(context.flags) + VANISHED_EXTRA_MS);
-  });
+  openCapacity(deps);
+  openWaits(deps);
+  leadership = openLeadership(deps, work, handler);
+  openPendingReport(deps, openElection(deps, times, leadership), handler, work);
 }
 
 /** Makes what this process does while it leads. */
-function openLeadership(
-  deps: DriverDeps,
-  { dispatcher, journal, queue: work, link, place }: Work,
-  handler: EventHandler,
-  source: ObjectSource,
-): Leadership {
-  const { context, connections, driver, lease, queue, pause, classChanges, ownLeader } = deps;
+function openLeadership(deps: DriverDeps, work: Work, handler: EventHandler): Leadership {
+  const { context, connections, journal, place, source, queue, pause, ownLeader } = deps;
   const { flags, closers, health, log } = context;
-  const warn = classWarner(deps, source);
-  classChanges.subscribe(warn);
+  const { dispatcher, link } = work;
+  const failover = openFailover(deps);
+  const warn = classWarner(deps);
+  deps.classChanges.subscribe(warn);
   const resync = new Resync({
-    outstanding: () => handler.outstanding(source),
+    outstanding: () => handler.outstanding(),
     queue,
     entries: () => dispatcher.entries(),
     intervalMs: resyncMs(flags),
@@ -107,21 +93,18 @@ function openLeadership(
     log,
   });
   const leadership = new Leadership({
-    driver: driver.name,
-    namespace: lease.namespace,
-    place,
-    link,
+    ...work,
+    namespace: journal.namespace,
     queue,
-    journal,
-    dispatcher,
-    work,
     resync,
     pause,
-    failover: openFailover(deps),
-    sweep: openSweep(deps, source),
+    sweep: openSweep(deps),
     ownLeader,
-    writeLimits: () => writeLimits(deps),
-    onBegun: warn,
+    prepare: async () => {
+      await writeLimits(deps);
+      failover.checkNow();
+      warn();
+    },
     serves: connections.serves,
     driverTrouble: () => connections.driver.trouble,
     log,
@@ -134,20 +117,26 @@ function openLeadership(
   closers.add('leading', () => {
     for (const end of ends) end();
     resync.stop();
-    connections.serves.delete(driver.name);
+    connections.serves.delete(place.driver);
   });
   return leadership;
 }
 
-function openSweep(deps: DriverDeps, source: ObjectSource): SnapshotSweep | undefined {
-  const { context, connections, driver, queue } = deps;
+function openSweep({
+  context,
+  connections: { kube },
+  driver,
+  journal,
+  source,
+  isLeading,
+}: DriverDeps): SnapshotSweep | undefined {
   const intervalMs = context.flags.snapshotOrphanSweepIntervalMs;
   if (!shouldSweep(intervalMs, driver.controllerCapabilities)) return undefined;
   const sweep = new SnapshotSweep({
-    client: connections.kube,
+    client: kube,
     claims: (isWanted) => source.claims(isWanted),
-    openSources: () => listOpenSources(connections.kube, journalOf(deps)),
-    isLeading: () => queue.isAllowing,
+    openSources: () => listOpenSources(kube, journal),
+    isLeading,
     intervalMs,
     log: context.log,
   });
@@ -155,14 +144,24 @@ function openSweep(deps: DriverDeps, source: ObjectSource): SnapshotSweep | unde
   return sweep;
 }
 
-/** Where the driver's journal is. */
-function journalOf({ driver: { name }, lease, ownLeader }: DriverDeps): JournalPlace {
-  const { namespace, name: ofDriver } = lease;
-  return { namespace, lease: ofDriver, driver: name, node: ownLeader?.node };
-}
-
 /** A claim whose doubt is over is finished soon after, unless it can't be planned any more. */
 const VANISHED_EXTRA_MS = 30_000;
+
+/** Tells people what waits. */
+function openPendingReport(
+  deps: DriverDeps,
+  whyNoLeader: () => string | undefined,
+  handler: EventHandler,
+  { journal }: Work,
+): void {
+  const { flags, closers } = deps.context;
+  const vanishedMs = doubtMsOf(flags) + VANISHED_EXTRA_MS;
+  const report = new PendingReport(deps, whyNoLeader, function* () {
+    yield* handler.pending();
+    yield* vanishedEntries(journal, deps.source, vanishedMs);
+  });
+  closers.add('report of what waits', () => report.stop());
+}
 
 /** Claims in the journal that are gone, and whose jobs do not end. */
 function* vanishedEntries(
@@ -179,53 +178,29 @@ function* vanishedEntries(
   }
 }
 
-/** Tells people what waits. */
-function openPendingReport(
-  { context, connections: { link }, driver, queue, events }: DriverDeps,
-  whyNoLeader: () => string | undefined,
-  pending: () => Iterable<PendingEntry>,
-): void {
-  const { flags, closers, log, metrics } = context;
-  const report = new PendingReport({
-    pending,
-    isLeading: () => queue.isAllowing,
-    whyNoLeader,
-    link,
-    prefix: flags.redisPrefix,
-    driver: driver.name,
-    events,
-    metrics,
-    clock: systemClock,
-    log,
-  });
-  closers.add('report of what waits', () => report.stop());
-}
-
 /** Begins to serve the driver. Resolves when all its objects are known. */
-async function serveDriver(deps: DriverDeps, source: ObjectSource): Promise<EventHandler> {
-  const { context, driver: info, queue, classChanges, ownLeader } = deps;
+async function serveDriver(deps: DriverDeps): Promise<EventHandler> {
+  const { context, driver: info, source, queue, classChanges, ownLeader } = deps;
   const { closers, log, stopping } = context;
   if (source instanceof Informers) {
-    ownLeader?.showClaims((key) => source.freshClaim(key));
+    if (ownLeader !== undefined) ownLeader.freshClaim = (key) => source.freshClaim(key);
     openHandlePublisher(deps, source);
   }
   const driver = { ...info, inTreeName: inTreeNameOf(info.name), ownNode: ownLeader?.node };
-  const handler = new EventHandler({ driver, queue, lookups: source, log });
+  const handler = new EventHandler(driver, queue, source, log);
   const serving = source.serve({ handler, onClassChange: () => classChanges.notify() });
   closers.add('objects of the driver', () => serving.stop());
   await serving.waitForSync(stopping);
   return handler;
 }
 
-function openCapacity(
-  { context, connections, driver, queue, classChanges, ownLeader }: DriverDeps,
-  source: ObjectSource,
-): void {
+function openCapacity(deps: DriverDeps): void {
+  const { context, connections, driver, source, isLeading, classChanges, ownLeader } = deps;
   startCapacity(context, connections, {
     driver: driver.name,
     ownNode: ownLeader?.node,
     classes: () => source.classes(),
-    isLeading: () => queue.isAllowing,
+    isLeading,
     onClassChange: (listener) => classChanges.subscribe(listener),
   });
 }
@@ -250,13 +225,10 @@ export function addFirstChecks(health: Context['health']): void {
   health.live('leader-election', () => undefined);
 }
 
-function openEvents(
-  { env, closers, log, metrics }: Context,
-  { kube }: DriverConnections,
-  driver: DriverInfo,
-): EventRecorder {
+function openEvents({ context, connections, driver }: DriverBase): EventRecorder {
+  const { env, closers, log, metrics } = context;
   const component = eventComponent(driver.name, env);
-  const events = new EventRecorder({ client: kube, component, log, metrics });
+  const events = new EventRecorder({ client: connections.kube, component, log, metrics });
   closers.add('events', () => events.close(1_000));
   return events;
 }
@@ -269,34 +241,21 @@ function openPause({ health, log }: Context): ProvisioningPause {
 }
 
 /** Runs keys when the objects that they wait for change. */
-function openWaits(deps: DriverDeps, source: ObjectSource): void {
-  const { context, connections, driver, queue, pause, classChanges, ownLeader } = deps;
-  const { flags, closers, log, metrics } = context;
-  const waits = new Waits({
-    redis: connections.link.redis,
-    prefix: flags.redisPrefix,
-    driver: driver.name,
-    client: connections.kube,
-    ownNode: ownLeader?.node,
-    isLeading: () => queue.isAllowing,
-    promote: (key) => queue.promote(key),
-    classVersion: (name) => source.classOf(name)?.metadata.resourceVersion ?? '',
-    isNewWorkAllowed: () => pause.isNewWorkAllowed,
-    log,
-    metrics,
-  });
+function openWaits(deps: DriverDeps): void {
+  const { context, connections, place, source, queue, pause, classChanges, ownLeader } = deps;
+  const { closers, log, metrics } = context;
+  const { kube: client } = connections;
+  const ownNode = ownLeader?.node;
+  const waits = new Waits({ ...place, client, ownNode, queue, source, pause, log, metrics });
   for (const changes of [pause.allowed, classChanges]) changes.subscribe(() => waits.lookNow());
   closers.add('waits', () => waits.stop());
 }
 
 /** Tells the workers which handles several PVs name, where PVs are watched. */
-function openHandlePublisher(
-  { context: { flags, closers, log }, connections: { link }, driver: { name }, queue }: DriverDeps,
-  informers: Informers,
-): void {
-  const store = redisSharedHandles({ redis: link.redis, prefix: flags.redisPrefix, driver: name });
-  const isLeading = (): boolean => queue.isAllowing;
-  const publisher = new HandlePublisher({ informers, store, isLeading, clock: systemClock, log });
+function openHandlePublisher({ context, place, isLeading }: DriverDeps, informers: Informers) {
+  const { closers, log } = context;
+  const store = redisSharedHandles(place);
+  const publisher = new HandlePublisher({ informers, store, isLeading, log });
   closers.add('handle publisher', () => publisher.stop());
   const end = informers.sharing.subscribe(() => publisher.changed());
   closers.add('changes of shared handles', end);
@@ -304,28 +263,33 @@ function openHandlePublisher(
 
 /** Reports orphans and missing volumes at each interval, if the driver can list its volumes. */
 function openAudit(deps: DriverDeps): void {
-  const { context, connections, lease, queue, pause, events, ownLeader } = deps;
-  const { name, controllerCapabilities } = deps.driver;
+  const { context, connections, driver, place, journal, isLeading, pause, events } = deps;
   const { flags, closers, log, metrics } = context;
-  const { kube, gateways, link } = connections;
-  const place = { redis: link.redis, prefix: flags.redisPrefix, driver: name };
-  if (flags.auditIntervalMs <= 0 || !controllerCapabilities.has('LIST_VOLUMES')) return;
+  const { kube, gateways } = connections;
+  const { namespace, lease, node } = journal;
+  if (flags.auditIntervalMs <= 0 || !driver.controllerCapabilities.has('LIST_VOLUMES')) return;
   const auditing = startPeriodicAudit({
     ports: {
       csi: gateways,
       kube,
-      openCreations: () => readOpenCreations(kube, journalOf(deps), place, systemClock.nowMs()),
+      openCreations: () => readOpenCreations(kube, journal, place, systemClock.nowMs()),
       ledger: redisAuditLedger(place),
-      driver: name,
-      ownNode: ownLeader?.node,
+      driver: driver.name,
+      ownNode: node,
       timeoutMs: flags.timeoutMs,
       minAgeMs: flags.auditMinAgeMs,
       nowMs: () => systemClock.nowMs(),
     },
     events,
-    regarding: { kind: leases.kind, apiVersion: apiVersionOf(leases), ...lease, uid: '' },
+    regarding: {
+      kind: leases.kind,
+      apiVersion: apiVersionOf(leases),
+      namespace,
+      name: lease,
+      uid: '',
+    },
     intervalMs: flags.auditIntervalMs,
-    isLeading: () => queue.isAllowing,
+    isLeading,
     log,
     metrics,
   });

@@ -15,7 +15,6 @@ import {
   volumes,
 } from '../kube/resources.ts';
 import { PROVISIONING_PAUSE } from '../election/lease-view.ts';
-import type { JobKey } from '../queue/contract.ts';
 import { readWaiting } from '../queue/status.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import type { WaitCondition } from '../rules/rule.ts';
@@ -24,17 +23,18 @@ import { metricsIn } from '../runtime/metrics.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import { fingerprintNodes } from '../topology/fingerprint.ts';
 import { NodeWatch } from '../topology/node-watch.ts';
+import type { LeaderOnlyQueue } from './leader-only-queue.ts';
+import type { ObjectSource } from './objects/object-source.ts';
+import type { ProvisioningPause } from './provisioning-pause.ts';
 
 export interface WaitsOptions extends RedisPlace {
   readonly client: KubeClient;
   /** The only node whose changes count; undefined for all. */
   readonly ownNode?: string | undefined;
-  readonly isLeading: () => boolean;
-  readonly promote: (key: JobKey) => void;
-  /** The version of a class, which is in memory; '' = it does not exist. */
-  readonly classVersion: (name: string) => string;
-  /** Whether new work is begun: no provisioning pause is on. */
-  readonly isNewWorkAllowed: () => boolean;
+  readonly queue: Pick<LeaderOnlyQueue, 'isAllowing' | 'promote'>;
+  /** The classes, which are in memory. */
+  readonly source: Pick<ObjectSource, 'classOf'>;
+  readonly pause: Pick<ProvisioningPause, 'isNewWorkAllowed'>;
   readonly log: Logger;
   readonly metrics: Registry;
   readonly periodMs?: number;
@@ -93,8 +93,8 @@ export class Waits {
   }
 
   async #look(): Promise<void> {
-    const { isLeading, promote, driver, log } = this.#options;
-    const waiting = isLeading() ? await readWaiting(this.#options) : [];
+    const { queue, driver, log } = this.#options;
+    const waiting = queue.isAllowing ? await readWaiting(this.#options) : [];
     const conditions = new Map(
       waiting.flatMap(({ until }) => until.map((each) => [idOf(each), each])),
     );
@@ -102,8 +102,8 @@ export class Waits {
     const versions = await this.#versionsOf(conditions);
     for (const { key, until } of waiting) {
       const changed = until.find((each) => (versions.get(idOf(each)) ?? each.seen) !== each.seen);
-      if (changed === undefined || !isLeading()) continue;
-      promote(key);
+      if (changed === undefined || !queue.isAllowing) continue;
+      queue.promote(key);
       this.#promoted.inc({ driver });
       log.debug({ object: idOf(changed) }, 'an object changed: a key that waits for it runs');
     }
@@ -127,14 +127,14 @@ export class Waits {
 
   /** @returns '' if the object does not exist; undefined: not known now */
   async #versionOf(id: string, condition: WaitCondition): Promise<string | undefined> {
-    const { classVersion, isNewWorkAllowed } = this.#options;
+    const { source, pause } = this.#options;
     const { resource: plural, name } = condition;
     if (isAboutNodes(condition))
       return this.#nodes?.hasSynced === true && this.#nodes.trouble === undefined
         ? fingerprintNodes(this.#nodes)
         : undefined;
-    if (plural === classes.plural) return classVersion(name);
-    if (plural === PROVISIONING_PAUSE.resource) return isNewWorkAllowed() ? 'ended' : undefined;
+    if (plural === classes.plural) return source.classOf(name)?.metadata.resourceVersion ?? '';
+    if (plural === PROVISIONING_PAUSE.resource) return pause.isNewWorkAllowed ? 'ended' : undefined;
     return this.#read(id, condition);
   }
 

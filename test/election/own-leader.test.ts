@@ -62,7 +62,7 @@ describe('a process with a Redis of its own', () => {
     const key = { uid: 'u', namespace: 'n', name: 'c' };
     assert.equal(own.freshClaim(key), undefined);
     const claim = { metadata: { uid: 'u', name: 'c', resourceVersion: '1' }, spec: {} };
-    own.showClaims(() => claim);
+    own.freshClaim = () => claim;
     assert.equal(own.freshClaim(key), claim);
   });
 });

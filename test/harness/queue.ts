@@ -88,7 +88,6 @@ export function openTestProducer(url: string, driver: string, metrics: Registry)
   });
   const queue = new LeaderOnlyQueue(dispatcher, 0);
   const leadership: Leadership = new Leadership({
-    driver,
     namespace: 'default',
     place,
     link,
@@ -108,11 +107,9 @@ export function openTestProducer(url: string, driver: string, metrics: Registry)
       log: silentLog,
     }),
     pause: { learn: () => undefined, forget: () => undefined },
-    failover: { checkNow: () => undefined },
     sweep: undefined,
     ownLeader: undefined,
-    writeLimits: () => Promise.resolve(),
-    onBegun: () => undefined,
+    prepare: () => Promise.resolve(),
     serves: new Set(),
     driverTrouble: () => undefined,
     log: silentLog,

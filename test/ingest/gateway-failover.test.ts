@@ -4,7 +4,6 @@ import type { Gateway } from '#src/csi-gateway/server.ts';
 import { GatewayFailover } from '#src/ingest/gateway-failover.ts';
 import { redisActiveGateway } from '#src/gateway-client/active-gateway.ts';
 import type { Address } from '#src/runtime/address.ts';
-import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { createLogger } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
@@ -47,7 +46,8 @@ describe('GatewayFailover', () => {
   });
   afterEach(async () => assert.deepEqual(await closers.close(), []));
 
-  const active = () => redisActiveGateway({ redis: redis.redis, prefix: 'csi', driver: DRIVER });
+  const place = () => ({ redis: redis.redis, prefix: 'csi', driver: DRIVER });
+  const active = () => redisActiveGateway(place());
   const address = (name: string): string => `unix://${folder.file(`${name}.gw`)}`;
   /** For how long no call begins. */
   const waitMs = async (): Promise<number> =>
@@ -99,12 +99,10 @@ describe('GatewayFailover', () => {
     closers.add('pool', () => pool.close());
     const failover = new GatewayFailover({
       pool,
-      active: active(),
-      driver: DRIVER,
+      place: place(),
       timeoutMs,
       doubtMs,
       isLeading: () => isLeading,
-      clock: systemClock,
       log: createLogger({
         name: 'test',
         verbosity: 9,

@@ -1,7 +1,6 @@
 import { describe, it, type TestContext } from 'node:test';
 import { HandlePublisher, type HandlePublisherOptions } from '#src/ingest/handle-publisher.ts';
 import { redisSharedHandles } from '#src/hints/shared-handles.ts';
-import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { handleHash, type VolumeIdentity } from '#src/volumes/handles.ts';
@@ -32,7 +31,7 @@ async function openPublishers(t: TestContext) {
     redis,
     open(informers: View, change: Partial<HandlePublisherOptions> = {}): HandlePublisher {
       const isLeading = (): boolean => true;
-      const options = { informers, store, isLeading, clock: systemClock, log: silentLog };
+      const options = { informers, store, isLeading, log: silentLog };
       const publisher = new HandlePublisher({ ...options, ...change });
       closers.add('publisher', () => publisher.stop());
       return publisher;

@@ -58,7 +58,6 @@ describe('Leadership', () => {
       log,
     });
     return new Leadership({
-      driver,
       namespace: 'default',
       place: place(),
       link: {
@@ -79,14 +78,12 @@ describe('Leadership', () => {
       work: { emptied: note('emptied'), register: () => Promise.resolve() },
       resync,
       pause: { learn: () => undefined, forget: note('pause forgotten') },
-      failover: { checkNow: note('gateways checked') },
       sweep: { begin: note('swept'), tick: () => undefined },
       ownLeader,
-      writeLimits: () => {
-        done.push('limits written');
+      prepare: () => {
+        done.push('prepared');
         return Promise.resolve();
       },
-      onBegun: () => undefined,
       serves,
       driverTrouble: () => undefined,
       log,
@@ -152,9 +149,8 @@ describe('Leadership', () => {
       'Lease 7, term 7',
       'journal of 7',
       'emptied',
-      'limits written',
+      'prepared',
       'begun',
-      'gateways checked',
       'queued',
     ]);
     const { history, isOfHistory } = await readHistory(place());
@@ -218,9 +214,8 @@ describe('Leadership', () => {
         'Lease 7, term 7',
         'journal of 7',
         'emptied',
-        'limits written',
+        'prepared',
         'begun',
-        'gateways checked',
         'queued',
       ]);
       assert.notEqual(begun[1]?.history, begun[0]?.history);

@@ -18,6 +18,7 @@ import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { installCrds } from '../harness/snapshot-crds.ts';
 import { until } from '../harness/until.ts';
+import { aClass } from '../volumes/builders.ts';
 
 const CLASS = { resource: 'storageclasses', name: 'fast' };
 const LOGIN = { resource: secrets.plural, namespace: 'default', name: 'login' };
@@ -68,6 +69,14 @@ describe('keys that wait for objects', () => {
     reason: 'not there',
     until: conditions,
   });
+  /** Counts the looks. */
+  const queueOf = (isLeading: () => boolean): WaitsOptions['queue'] => ({
+    get isAllowing() {
+      looks += 1;
+      return isLeading();
+    },
+    promote: (key) => producer.promote(key),
+  });
   const watch = (o: Partial<WaitsOptions> = {}): Waits => {
     const waits = new Waits({
       redis: redis.redis,
@@ -80,13 +89,14 @@ describe('keys that wait for objects', () => {
           return kube.list(resource, options);
         },
       },
-      isLeading() {
-        looks += 1;
-        return true;
+      queue: queueOf(() => true),
+      source: {
+        classOf: (name) =>
+          classVersion === ''
+            ? undefined
+            : aClass({ metadata: { name, uid: 'u', resourceVersion: classVersion } }),
       },
-      promote: (key) => producer.promote(key),
-      classVersion: () => classVersion,
-      isNewWorkAllowed: () => true,
+      pause: { isNewWorkAllowed: true },
       periodMs: 50,
       log: silentLog,
       metrics: new Registry(),
@@ -155,7 +165,7 @@ describe('keys that wait for objects', () => {
     for (const name of ['a', 'b', 'c']) producer.ensureQueued(claimKey(name));
     await until(async () => (await waiting()).length === 3, 'all wait');
     let steps = 0;
-    watch({ isLeading: () => (steps += 1) > 0 });
+    watch({ queue: queueOf(() => (steps += 1) > 0) });
     await until(() => (reads.get('secrets') ?? 0) >= 3, 'it was asked for');
     assert.ok((reads.get('secrets') ?? 0) <= steps, 'not for each key');
     assert.equal(bench.runs.length, 3);
@@ -201,14 +211,14 @@ describe('keys that wait for objects', () => {
   });
 
   it('run when the provisioning pause ends', async () => {
-    let isNewWorkAllowed = false;
-    bench.consumer(() => (isNewWorkAllowed ? done : parked(PROVISIONING_PAUSE)));
+    const pause = { isNewWorkAllowed: false };
+    bench.consumer(() => (pause.isNewWorkAllowed ? done : parked(PROVISIONING_PAUSE)));
     producer.ensureQueued(claimKey('a'));
     await until(async () => (await waiting()).length === 1, 'it waits');
-    watch({ isNewWorkAllowed: () => isNewWorkAllowed });
+    watch({ pause });
     await looked();
     assert.equal(bench.runs.length, 1);
-    isNewWorkAllowed = true;
+    pause.isNewWorkAllowed = true;
     await until(() => bench.runs.length === 2, 'the second run');
   });
 
@@ -217,12 +227,7 @@ describe('keys that wait for objects', () => {
     bench.consumer(() => (classVersion === '' ? parked({ ...CLASS, seen: '' }) : done));
     producer.ensureQueued(claimKey('a'));
     await until(async () => (await waiting()).length === 1, 'it waits');
-    watch({
-      isLeading() {
-        looks += 1;
-        return isLeading;
-      },
-    });
+    watch({ queue: queueOf(() => isLeading) });
     classVersion = '7';
     await looked();
     assert.equal(bench.runs.length, 1);

@@ -5,9 +5,8 @@ import { type JobKey, type KeyToQueue, logFields } from '../../queue/contract.ts
 import type { Logger } from '../../runtime/log.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
-import type { Unfinished } from './object-source.ts';
+import type { ObjectSource } from './object-source.ts';
 import {
-  type ClaimLookups,
   claimNeed,
   judgeClaimChange,
   judgeVolumeChange,
@@ -19,19 +18,7 @@ import {
 } from './predicates.ts';
 import type { WatchedClaim } from './transforms.ts';
 
-export interface EventHandlerOptions {
-  readonly driver: PredicateDriver;
-  readonly queue: Pick<LeaderOnlyQueue, 'ensureQueued' | 'enqueueNow' | 'promote' | 'isAllowing'>;
-  /** What is known about other objects than the one that has changed. */
-  readonly lookups: ClaimLookups;
-  readonly log: Logger;
-}
-
-/** All claims and volumes that may need a job; see ObjectSource. */
-interface Objects {
-  claims(isWanted: () => boolean): AsyncIterable<Claim>;
-  volumes(isWanted: () => boolean): AsyncIterable<Volume>;
-}
+type Objects = Pick<ObjectSource, 'classOf' | 'hasVolume' | 'claims' | 'volumes' | 'unfinished'>;
 
 type ChangeHow = 'added' | 'modified';
 
@@ -42,14 +29,15 @@ export type EnqueueHow = 'ensureQueued' | 'enqueueNow';
  * passes the keys of those that need a job to the queue. */
 export class EventHandler {
   readonly driver: PredicateDriver;
-  readonly queue: EventHandlerOptions['queue'];
-  readonly #lookups: ClaimLookups;
+  readonly queue: Pick<LeaderOnlyQueue, 'ensureQueued' | 'enqueueNow' | 'promote' | 'isAllowing'>;
+  readonly #source: Objects;
   readonly #log: Logger;
 
-  constructor({ driver, queue, lookups, log }: EventHandlerOptions) {
+  /** @param source  what is known of all objects */
+  constructor(driver: PredicateDriver, queue: EventHandler['queue'], source: Objects, log: Logger) {
     this.driver = driver;
     this.queue = queue;
-    this.#lookups = lookups;
+    this.#source = source;
     this.#log = log;
   }
 
@@ -90,22 +78,23 @@ export class EventHandler {
 
   /** The keys of all objects that need a job now.
    * @throws Error when this process does not lead the driver any more */
-  async *outstanding(source: Objects): AsyncGenerator<KeyToQueue> {
+  async *outstanding(): AsyncGenerator<KeyToQueue> {
     const isWanted = (): boolean => this.queue.isAllowing;
-    for await (const claim of source.claims(isWanted)) {
+    for await (const claim of this.#source.claims(isWanted)) {
       const need = this.#claimNeed(claim);
       if (need.kind === 'job') yield need.key;
     }
-    for await (const volume of source.volumes(isWanted)) {
+    for await (const volume of this.#source.volumes(isWanted)) {
       const key = this.keyOfVolume(volume);
       if (key !== undefined) yield key;
     }
   }
 
   /** What is not done yet, for people to look at. */
-  *pending({ claims, volumes }: Unfinished): Generator<PendingEntry> {
+  *pending(): Generator<PendingEntry> {
+    const { claims, volumes } = this.#source.unfinished();
     for (const claim of claims) {
-      const why = whyPending(claim, this.driver, this.#lookups);
+      const why = whyPending(claim, this.driver, this.#source);
       if (why === undefined) continue;
       const { creationTimestamp = '' } = claim.metadata;
       const key = keyOfClaim(claim.metadata);
@@ -131,6 +120,6 @@ export class EventHandler {
   }
 
   #claimNeed(claim: Claim): Need {
-    return claimNeed(claim, this.driver, this.#lookups);
+    return claimNeed(claim, this.driver, this.#source);
   }
 }

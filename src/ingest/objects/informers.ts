@@ -1,8 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import { ListWatch, type ObjectSink } from '../../kube/list-watch.ts';
-import type { Claim, Volume } from '../../kube/objects.ts';
+import type { Claim, ObjectMeta, Volume } from '../../kube/objects.ts';
 import { claims, keyOf, rawKey, versionOf, volumes } from '../../kube/resources.ts';
-import type { JobKey } from '../../queue/contract.ts';
 import { unlessAborted } from '../../runtime/clock.ts';
 import { Listeners } from '../../runtime/listeners.ts';
 import { type Look, ObjectSource, type ServedDriver, type SourceOptions } from './object-source.ts';
@@ -70,15 +69,11 @@ export class Informers extends ObjectSource {
 
   /** A claim without a source as the watch shows it, if that has brought something within the last
    * 5 s: for the first run of its job, in this process. */
-  freshClaim({
-    namespace,
-    name,
-    uid,
-  }: Pick<JobKey, 'namespace' | 'name' | 'uid'>): Claim | undefined {
+  freshClaim(key: Pick<ObjectMeta, 'uid' | 'namespace' | 'name'>): Claim | undefined {
     const heardMs = this.#claimWatch.heardMs;
     if (heardMs === undefined || performance.now() - heardMs > MAX_SILENCE_MS) return undefined;
-    const known = this.pendingClaims.get(keyOf({ namespace, name }));
-    if (known?.metadata.uid !== uid || known.copy === undefined) return undefined;
+    const known = this.pendingClaims.get(keyOf(key));
+    if (known?.metadata.uid !== key.uid || known.copy === undefined) return undefined;
     const { dataSource, dataSourceRef } = known.spec;
     return dataSource || dataSourceRef ? undefined : (JSON.parse(known.copy) as Claim);
   }

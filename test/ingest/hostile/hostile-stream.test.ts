@@ -73,7 +73,7 @@ async function play({ before, acts, faults }: Scenario): Promise<void> {
     promote: enqueue,
   };
   const driver = { name: DRIVER, controllerCapabilities: new Set<string>() };
-  const handler = new EventHandler({ driver, queue, lookups: source, log: silentLog });
+  const handler = new EventHandler(driver, queue, source, silentLog);
   source.serve({ handler });
   /** As a worker would, ends the jobs of objects that need none. */
   const work = (): void => {
@@ -82,7 +82,7 @@ async function play({ before, acts, faults }: Scenario): Promise<void> {
   };
   const outstanding = async (): Promise<readonly string[]> => {
     const keys: string[] = [];
-    for await (const { kind, uid } of handler.outstanding(source)) keys.push(`${kind} ${uid}`);
+    for await (const { kind, uid } of handler.outstanding()) keys.push(`${kind} ${uid}`);
     return keys.toSorted();
   };
   try {
@@ -99,7 +99,7 @@ async function play({ before, acts, faults }: Scenario): Promise<void> {
     await untilEqual(outstanding, model.needed);
     work();
     const resync = new Resync({
-      outstanding: () => handler.outstanding(source),
+      outstanding: () => handler.outstanding(),
       entries: () => [],
       queue,
       intervalMs: Infinity,

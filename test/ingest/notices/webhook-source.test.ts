@@ -56,7 +56,7 @@ describe('webhook source, whose notices and lists', () => {
     queue = new LeaderOnlyQueue(producer, 0);
     queue.allow(() => true);
     const driver = { name: DRIVER, controllerCapabilities: new Set<string>() };
-    handler = new EventHandler({ driver, queue, lookups: source, log: silentLog });
+    handler = new EventHandler(driver, queue, source, silentLog);
     served = source.serve({ handler, onClassChange: () => (classChanges += 1) });
     await served.waitForSync(new AbortController().signal);
   });
@@ -112,7 +112,7 @@ describe('webhook source, whose notices and lists', () => {
     kube.patch(claims, { namespace: 'default', name }, { type: 'merge', body: { metadata } });
   const outstanding = async (): Promise<string[]> => {
     const found: string[] = [];
-    for await (const { name } of handler.outstanding(source)) found.push(name);
+    for await (const { name } of handler.outstanding()) found.push(name);
     return found.sort();
   };
 
@@ -127,8 +127,7 @@ describe('webhook source, whose notices and lists', () => {
   });
 
   it('tell what is pending, until a look or a list finds it done or gone', async () => {
-    const pending = (): string[] =>
-      [...handler.pending(source.unfinished())].map(({ key }) => key.name).sort();
+    const pending = (): string[] => [...handler.pending()].map(({ key }) => key.name).sort();
     const gone = (name: string) => kube.delete(claims, { namespace: 'default', name });
     for (const name of ['bound', 'gone-1', 'gone-2']) await newClaim(name);
     await newVolume('pv', 'Released');
@@ -221,7 +220,7 @@ describe('webhook source, whose notices and lists', () => {
 
   it('end a list when this ingest does not lead any more', async () => {
     for (const name of ['a', 'b', 'c']) await newClaim(name);
-    const list = handler.outstanding(source);
+    const list = handler.outstanding();
     for await (const key of list) {
       assert.ok(key.name);
       queue.block();

@@ -60,7 +60,7 @@ describe('Informers', () => {
   const names = () => enqueued.map(({ key }) => key.name);
   const outstanding = async (): Promise<string[]> => {
     const found: string[] = [];
-    for await (const { name } of handler.outstanding(source)) found.push(name);
+    for await (const { name } of handler.outstanding()) found.push(name);
     return found;
   };
   let markers = 0;
@@ -101,7 +101,7 @@ describe('Informers', () => {
       metrics: new Registry(),
     });
     const driver = { name: DRIVER, controllerCapabilities: new Set(['CLONE_VOLUME']) };
-    handler = new EventHandler({ driver, queue, lookups: source, log: silentLog });
+    handler = new EventHandler(driver, queue, source, silentLog);
     const served = source.serve({ handler });
     await served.waitForSync(AbortSignal.timeout(100_000));
     queue.allow(() => true);
@@ -353,12 +353,12 @@ describe('Informers', () => {
       promote: pass,
     };
     const later = source.serve({
-      handler: new EventHandler({
-        driver: { name: other, controllerCapabilities: new Set() },
-        queue: queueOfLater,
-        lookups: source,
-        log: silentLog,
-      }),
+      handler: new EventHandler(
+        { name: other, controllerCapabilities: new Set() },
+        queueOfLater,
+        source,
+        silentLog,
+      ),
     });
     await later.waitForSync(AbortSignal.timeout(10_000));
     assert.deepEqual(names, ['of-later-1']);
