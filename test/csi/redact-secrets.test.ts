@@ -110,11 +110,12 @@ describe('redactSecrets', () => {
     assert.equal(redactSecrets('the key is bad', [lines]), WITHHELD.unsearchable);
   });
 
-  it('takes less than a second for the longest text and secret', () => {
-    const beganMs = performance.now();
+  it('takes less than a second of CPU for the longest text and secret', () => {
+    const began = process.cpuUsage();
     for (const secret of ['a'.repeat(1024 * 1024), 'a'.repeat(1000)])
       redactSecrets('a'.repeat(64 * 1024), [secret]);
-    assert.ok(performance.now() - beganMs < 1000, `${performance.now() - beganMs} ms`);
+    const usedMs = process.cpuUsage(began).user / 1000;
+    assert.ok(usedMs < 1000, `${usedMs} ms`);
   });
 });
 

@@ -132,12 +132,10 @@ describe('boards', () => {
     process.kill(redis.server.pid, 'SIGSTOP');
     try {
       nowMs += 1000;
-      const startedMs = Date.now();
       const [api, page] = await Promise.all([
         dashboard.send('/queues/api/queues', { basic: RIGHT }),
         dashboard.send('/queues/', { basic: RIGHT, headers: { accept: 'text/html' } }),
       ]);
-      assert.ok(Date.now() - startedMs < 8_000);
       assert.deepEqual([api.status, page.status], [503, 503]);
       assert.match(api.text, /Redis at .*Command timed out/);
       assert.match(page.text, /<h1>Service Unavailable<\/h1>/);
@@ -158,14 +156,13 @@ describe('boards without Redis', () => {
     await redis.kill();
     await until(() => dashboard.link.trouble !== undefined, 'the loss is noticed');
     const { host, password } = new URL(redis.url);
-    const startedMs = Date.now();
     for (const path of ['/queues/api/queues', '/queues/']) {
       const { status, text } = await dashboard.send(path, { basic: RIGHT });
       assert.equal(status, 503);
       assert.match(text, new RegExp(`Redis at ${host}`));
+      assert.doesNotMatch(text, /timed out/);
       assert.ok(password === '' || !text.includes(password));
     }
-    assert.ok(Date.now() - startedMs < 1000);
     await redis.start();
     await until(async () => {
       const { status } = await dashboard.send('/queues/api/queues', { basic: RIGHT });

@@ -9,7 +9,7 @@ import { until } from '../harness/until.ts';
 
 const NAMESPACE = 'default';
 const CLAIMS = 60;
-/** A loaded machine answers within it, so that no call is repeated and no gateway left. */
+/** Of the test that waits for it. */
 const TIMEOUT_MS = 4_000;
 
 describe('a driver with two replicas', () => {
@@ -27,10 +27,10 @@ describe('a driver with two replicas', () => {
   });
 
   /** Starts one ingest and two jobs. */
-  async function start(gatewayFlag: string): Promise<readonly Running[]> {
+  async function start(timeoutMs = 60_000): Promise<readonly Running[]> {
     bed = await ProcessBed.open({
-      gatewayFlags: [gatewayFlag, '--gateway-insecure'],
-      flags: [`--timeout=${TIMEOUT_MS}ms`],
+      gatewayFlags: [`--gateway-service=${NAMESPACE}/gateways`, '--gateway-insecure'],
+      flags: [`--timeout=${timeoutMs}ms`],
     });
     for (const index of replicas.keys()) await writeSlice(index);
     const running = [
@@ -67,19 +67,19 @@ describe('a driver with two replicas', () => {
   /** Indexes of the replica that has got all calls, and of the other one. */
   const activeAndOther = (): readonly [number, number] => {
     const other = created().indexOf(0);
-    assert.ok(Math.max(...created()) >= CLAIMS && other !== -1, created().join(' and '));
+    assert.ok(Math.max(...created()) > 0 && other !== -1, created().join(' and '));
     return [1 - other, other];
   };
 
   it('gets the calls of all workers at one of them, named by --gateway-service', async () => {
-    await start(`--gateway-service=${NAMESPACE}/gateways`);
+    await start();
     await provision(CLAIMS);
     activeAndOther();
   });
 
   it('gets them at the other one once the first is unreachable for longer than --timeout', async () => {
-    const [ingest] = await start(`--gateway-service=${NAMESPACE}/gateways`);
-    await provision(CLAIMS);
+    const [ingest] = await start(TIMEOUT_MS);
+    await provision(5);
     const [active, other] = activeAndOther();
     const before = created()[active];
     const goneMs = Date.now();
@@ -93,7 +93,7 @@ describe('a driver with two replicas', () => {
   });
 
   it('gets them at the other one at once when the first has drained', async () => {
-    const [ingest] = await start(`--gateway-service=${NAMESPACE}/gateways`);
+    const [ingest] = await start();
     await provision(CLAIMS);
     const [active, other] = activeAndOther();
     await replicas[active]?.gateway.close(5_000);

@@ -560,9 +560,7 @@ describe('a caller of the reflector', () => {
     const reflector = start();
     await until(() => lists().length === 1, 'the list was requested');
     const waiting = assert.rejects(reflector.waitForSync(), /is stopped/);
-    const startMs = performance.now();
     await reflector.stop();
-    assert.ok(performance.now() - startMs < 2000);
     await waiting;
     assert.deepEqual([watches().length, reflector.trouble], [0, 'persistentvolumeclaims: stopped']);
   });

