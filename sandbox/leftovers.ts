@@ -1,7 +1,9 @@
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { CsiClient } from '#src/gateway-client/client.ts';
-import { listQueues } from '#src/queue/queues.ts';
+import { JOB_KINDS } from '#src/queue/contract.ts';
+import { queueName } from '#src/queue/queue-keys.ts';
+import { listDrivers } from '#src/queue/queues.ts';
 import type { RedisAccess } from '#src/redis/access.ts';
 import { redisOptions } from '#src/redis/client.ts';
 import { keyPrefix } from '#src/redis/key-prefix.ts';
@@ -52,8 +54,10 @@ async function volumesInDriver(driver: CsiClient): Promise<string[]> {
 
 async function unfinishedJobs(redis: Redis, prefix: string): Promise<string[]> {
   const left: string[] = [];
-  const queues = await listQueues(redis, prefix);
-  for (const { name } of queues) {
+  const drivers = await listDrivers(redis, prefix);
+  for (const name of drivers.flatMap((driver) =>
+    JOB_KINDS.map((kind) => queueName(kind, driver)),
+  )) {
     const queue = new Queue(name, { connection: redis, prefix: keyPrefix(prefix) });
     const counts = await queue.getJobCounts('wait', 'active', 'delayed', 'prioritized', 'failed');
     for (const [state, count] of Object.entries(counts))

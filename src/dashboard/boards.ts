@@ -6,8 +6,9 @@ import { ExpressAdapter } from '@bull-board/express';
 import { Queue } from 'bullmq';
 import type { Express, RequestHandler } from 'express';
 import { keyOf } from '../kube/resources.ts';
-import { parseJob } from '../queue/contract.ts';
-import { listQueues, type QueueEntry } from '../queue/queues.ts';
+import { JOB_KINDS, parseJob } from '../queue/contract.ts';
+import { queueName } from '../queue/queue-keys.ts';
+import { listDrivers } from '../queue/queues.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -28,8 +29,8 @@ const REFRESH_PERIOD_MS = 1000;
 /** Bull Board's pages beside the bundle (scripts/bundle.mjs). */
 const BUNDLED_UI = fileURLToPath(new URL('../bull-board-ui', import.meta.url));
 
-/** Bull Board with the queues in the registry. Shows none before the first refresh. Sutler removes
- * none from the registry; one that is removed by hand is shown until the dashboard starts again. */
+/** Bull Board with the queues of all drivers. Shows none before the first refresh. A driver whose
+ * registration is removed by hand is shown until the dashboard starts again. */
 export class Boards {
   readonly #router: Express;
   readonly #options: BoardsOptions;
@@ -64,7 +65,7 @@ export class Boards {
     });
   }
 
-  /** Shows the queues that the registry names, which is read once a second at most. */
+  /** Shows the queues of the registered drivers, which are read once a second at most. */
   readonly show: RequestHandler = async (request, response, next) => {
     if (this.#options.clock.nowMs() - this.#refreshedMs >= REFRESH_PERIOD_MS) {
       this.#refreshing ??= this.#showRegistered().finally(() => (this.#refreshing = undefined));
@@ -80,15 +81,15 @@ export class Boards {
 
   async #showRegistered(): Promise<void> {
     const { link, prefix, clock } = this.#options;
-    const entries = await listQueues(link.redis, prefix);
-    const added = entries.filter(({ name }) => !this.#queues.has(name));
-    await Promise.all(added.map((entry) => this.#show(entry)));
+    const drivers = await listDrivers(link.redis, prefix);
+    const names = drivers.flatMap((driver) => JOB_KINDS.map((kind) => queueName(kind, driver)));
+    const added = names.filter((name) => !this.#queues.has(name));
+    await Promise.all(added.map((name) => this.#show(name)));
     this.#refreshedMs = clock.nowMs();
   }
 
-  async #show(entry: QueueEntry): Promise<void> {
+  async #show(name: string): Promise<void> {
     const { link, prefix, log } = this.#options;
-    const { name } = entry;
     // Without skipMetasUpdate, opening a queue would write to it.
     const queue = new Queue(name, {
       connection: link.redis,

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { listQueues } from '../queue/queues.ts';
+import { listDrivers } from '../queue/queues.ts';
 import { openRedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { describeRedisError } from '../redis/error-text.ts';
@@ -64,7 +64,7 @@ export async function start(context: DashboardContext): Promise<void> {
  * @returns what Redis refuses, in one line */
 async function tryToRead(link: RedisLink, prefix: string): Promise<string | undefined> {
   try {
-    await listQueues(link.redis, prefix);
+    await listDrivers(link.redis, prefix);
     return undefined;
   } catch (error) {
     return describeRedisError(link.address, error);

@@ -1,5 +1,5 @@
 import express, { type Request, type RequestHandler } from 'express';
-import { retryNow } from '../queue/retry.ts';
+import { retryNow } from '../queue/queues.ts';
 import type { BoardsOptions } from './boards.ts';
 import { callerOf } from './login.ts';
 import { objectPage, pathOf } from './object-page.ts';
@@ -57,7 +57,7 @@ export function pendingRoutes(options: BoardsOptions): RequestHandler {
     const explanation = await view.explain(object);
     if (explanation === undefined) throw unknown(object);
     const { driver, uid } = explanation;
-    const retried = await retryNow(link.redis, { prefix, driver }, [explanation]);
+    const retried = await retryNow({ redis: link.redis, prefix, driver }, [explanation]);
     view.forget();
     response.redirect(303, `${pathOf(explanation)}?said=${retried.get(uid) ?? ''}`);
   });

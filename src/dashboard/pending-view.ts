@@ -1,8 +1,6 @@
 import { type Explanation, nextRunMs } from '../explain/explain.ts';
 import { readPendingEntry } from '../explain/pending-index.ts';
 import { type DriverReport, explainOne, reportDriver } from '../explain/report.ts';
-import { keyId } from '../queue/contract.ts';
-import { queueName } from '../queue/queue-keys.ts';
 import { listDrivers, readJob } from '../queue/queues.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import type { RedisLink } from '../redis/connection.ts';
@@ -43,10 +41,8 @@ export class PendingView {
 
   /** With what only some rows need: when each runs next. */
   withJobs(shown: readonly Explanation[]): Promise<readonly Explanation[]> {
-    const { link, prefix } = this.#options;
     const addJob = async (each: Explanation): Promise<Explanation> => {
-      const queue = queueName(each.kind, each.driver);
-      const job = await readJob(link.redis, { prefix, queue }, keyId(each));
+      const job = await readJob(this.#placeOf(each.driver), each);
       return { ...each, nextMs: nextRunMs(each.status, job) };
     };
     return Promise.all(shown.map(addJob));

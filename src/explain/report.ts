@@ -60,9 +60,9 @@ export function troublesOf(processes: DriverState['processes']): readonly string
 const NOTHING_RUNS: ReadonlySet<string> = new Set();
 
 /** The claims and volumes that a worker is at, by keyId. */
-async function readRunning({ redis, prefix, driver }: RedisPlace): Promise<ReadonlySet<string>> {
+async function readRunning(place: RedisPlace): Promise<ReadonlySet<string>> {
   const found = JOB_KINDS.map(async (kind) => {
-    const ids = await activeJobIds(redis, { prefix, queue: queueName(kind, driver) });
+    const ids = await activeJobIds(place, kind);
     return ids.map((uid) => keyId({ kind, uid }));
   });
   return new Set((await Promise.all(found)).flat());
@@ -80,7 +80,7 @@ export async function explainOne(
   const [{ state, cause }, status, job, [doubtMs]] = await Promise.all([
     reportDriver(place),
     readStatus(redis, { prefix, driver, key }),
-    readJob(redis, { prefix, queue }, keyId(key)),
+    readJob(place, key),
     showDoubts(place, queue, [workId(key)]),
   ]);
   const inDoubtUntilMs = doubtMs !== undefined && doubtMs > 0 ? nowMs + doubtMs : undefined;

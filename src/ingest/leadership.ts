@@ -13,6 +13,7 @@ import {
   readHistory,
   type Term,
 } from '../queue/history.ts';
+import { registerDriver } from '../queue/queues.ts';
 import { showDoubts } from '../queue/run.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import type { Leading, WorkQueue } from '../queue/work-queue.ts';
@@ -46,7 +47,7 @@ export interface LeadershipOptions {
     'begin' | 'end' | 'isOff' | 'tidy' | 'trouble' | 'unfinishedUids'
   >;
   readonly dispatcher: Pick<Dispatcher, 'begin' | 'end' | 'look'>;
-  readonly work: Pick<WorkQueue, 'emptied' | 'register'>;
+  readonly work: Pick<WorkQueue, 'emptied'>;
   readonly resync: Resync;
   readonly pause: Pick<ProvisioningPause, 'learn' | 'forget'>;
   /** Undefined where sweeps are switched off, or the driver makes no snapshots. */
@@ -262,7 +263,7 @@ export class Leadership {
   /** J3.
    * @throws the error of Redis or of the API server; the next step tries again */
   async #beginAnew(): Promise<void> {
-    const { place, dispatcher, journal, ownLeader, work } = this.#options;
+    const { place, dispatcher, journal, ownLeader } = this.#options;
     const lease = this.#lease;
     if (lease === undefined) return;
     dispatcher.end();
@@ -276,7 +277,7 @@ export class Leadership {
     await lease.renewNow();
     this.#journalTriedMs = performance.now();
     if (!lease.isLeader) return;
-    await work.register(this.#options.namespace);
+    await registerDriver(place, this.#options.namespace);
     const begun = await journal.begin(term.transitions, () => lease.isLeader);
     if (!lease.isLeader) return;
     if (!isOfHistory && !(await this.#dropJobsOfBefore(term, history))) return this.outdated();

@@ -10,9 +10,11 @@ import type { DriverDeps } from './driver-deps.ts';
 export async function writeLimits({ context, place }: DriverDeps): Promise<void> {
   const { maxJobsInFlight: maxInFlight, maxJobsPerSecond: maxPerSecond } = context.flags;
   const limits = { maxInFlight, maxPerSecond };
-  const { redis, driver } = place;
-  if (await storeLimits(redis, place, limits))
-    context.log.info({ driver, ...limits }, 'the limits of the driver’s queues changed');
+  if (await storeLimits(place, limits))
+    context.log.info(
+      { driver: place.driver, ...limits },
+      'the limits of the driver’s queues changed',
+    );
 }
 
 /** @returns warns on each class of the driver, once for each version of it, of annotations that

@@ -3,7 +3,6 @@ import { type PendingEntry, writePending } from '../explain/pending-index.ts';
 import { type DriverReport, reportDriver } from '../explain/report.ts';
 import { regardingClaim } from '../kube/events.ts';
 import { logFields } from '../queue/contract.ts';
-import { queueName } from '../queue/queue-keys.ts';
 import { countWaiting } from '../queue/queues.ts';
 import { Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
@@ -93,7 +92,6 @@ export class PendingReport {
     nowMs: number,
   ): Promise<DriverReport | undefined> {
     const { context, place } = this.#deps;
-    const { redis, prefix, driver } = place;
     for (const { key, why, className } of await writePending(place, entries)) {
       if (why === '') continue;
       const reason = whyNoJob(why, className).sentence;
@@ -101,9 +99,10 @@ export class PendingReport {
     }
     if (entries.length === 0 && nowMs - this.#metrics.shownMs < MEASURE_IDLE_MS) return undefined;
     const report = await reportDriver(place, entries);
-    const depthOf = (kind: 'claim' | 'volume'): Promise<number> =>
-      countWaiting(redis, { prefix, queue: queueName(kind, driver) });
-    const depths = { claims: await depthOf('claim'), volumes: await depthOf('volume') };
+    const depths = {
+      claims: await countWaiting(place, 'claim'),
+      volumes: await countWaiting(place, 'volume'),
+    };
     this.#metrics.show(report, depths, nowMs);
     return report;
   }

@@ -9,8 +9,7 @@ import { DRAIN } from '../kube/keys.ts';
 import { isAlreadyExists, isConflict } from '../kube/kube-error.ts';
 import type { Lease } from '../kube/objects.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
-import { queueName } from '../queue/queue-keys.ts';
-import { countActive } from '../queue/queues.ts';
+import { activeJobIds } from '../queue/queues.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
@@ -111,14 +110,13 @@ async function readDrainState(
   place: RedisPlace,
   journal: JournalPlace,
 ): Promise<DrainState> {
-  const { redis, prefix, driver } = place;
   const state = await readDriverState(place);
   const open = await readOpenCreations(kube, journal, place, systemClock.nowMs());
   return {
-    driver,
+    driver: place.driver,
     cause: driverCause({ ...state, drain: undefined }),
     creations: open.filter(({ isBegun }) => isBegun),
-    deletions: await countActive(redis, { prefix, queue: queueName('volume', driver) }),
+    deletions: (await activeJobIds(place, 'volume')).length,
   };
 }
 

@@ -1,8 +1,6 @@
 import { userInfo } from 'node:os';
 import { type ListedEntry, listJournal } from '../journal/list-journal.ts';
 import { keyOf } from '../kube/resources.ts';
-import { keyId } from '../queue/contract.ts';
-import { queueName } from '../queue/queue-keys.ts';
 import { readJob } from '../queue/queues.ts';
 import { forgetKey } from '../queue/work-queue.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
@@ -35,11 +33,10 @@ async function run({ context, openRedis, openKube }: Means<typeof forget.flags>)
   const entries = await listJournal(kube, journal);
   const entry = entries.find((each) => each.uid === uid);
   if (entry === undefined) throw noSuchEntry(driver, uid, entries);
-  const queue = queueName('claim', driver);
-  const job = await readJob(redis, { prefix, queue }, keyId({ kind: 'claim', uid }));
+  const place = { redis, prefix, driver };
+  const job = await readJob(place, { kind: 'claim', uid });
   if (job?.isActive === true)
     throw new Refusal(`a run is at work on ${uid}: nothing was changed, try again after it`);
-  const place = { redis, prefix, driver };
   const note = JSON.stringify({ by: userInfo().username, why });
   await askLeader(place, { uid, note }, stopping, async () =>
     (await listJournal(kube, journal)).some((each) => each.uid === uid),

@@ -3,7 +3,7 @@ import { leaseNamespace } from '../election/flags.ts';
 import { leaseName } from '../election/lease.ts';
 import { troublesOf } from '../explain/report.ts';
 import type { JournalPlace } from '../journal/list-journal.ts';
-import { listDrivers, listQueues } from '../queue/queues.ts';
+import { listDrivers, namespaceOf } from '../queue/queues.ts';
 import { readProcesses } from '../redis/processes.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { Refusal } from './command.ts';
@@ -58,8 +58,7 @@ export async function journalPlace(
   driver: string,
 ): Promise<JournalPlace> {
   const { flags, env } = context;
-  const queues = await listQueues(redis, flags.redisPrefix);
-  const known = queues.find((queue) => queue.driver === driver)?.namespace ?? '';
+  const known = await namespaceOf({ redis, prefix: flags.redisPrefix, driver });
   const namespace = await leaseNamespace(flags.leaderElectionNamespace || known, env);
   return { namespace, lease: leaseName(driver), driver };
 }

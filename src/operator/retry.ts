@@ -1,6 +1,6 @@
 import { reportDriver } from '../explain/report.ts';
 import type { Explanation } from '../explain/explain.ts';
-import { retryNow, type Retried } from '../queue/retry.ts';
+import { retryNow, type Retried } from '../queue/queues.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { counted } from '../runtime/printable.ts';
 import { commandMain, type Means, Refusal, type Result } from './command.ts';
@@ -17,11 +17,12 @@ async function run({ context, openRedis }: Means<typeof retry.flags>): Promise<R
   const { redisPrefix: prefix, driverName } = flags;
   const tried: Tried[] = [];
   for (const driver of await servedDrivers(redis, prefix, driverName)) {
-    const { pending } = await reportDriver({ redis, prefix, driver });
+    const place = { redis, prefix, driver };
+    const { pending } = await reportDriver(place);
     // Several drivers list a claim whose class does not exist.
     const isNew = ({ uid }: Explanation): boolean => tried.every((each) => each.uid !== uid);
     const found = pending.filter((each) => wanted(each) && isNew(each));
-    const results = await retryNow(redis, { prefix, driver }, found);
+    const results = await retryNow(place, found);
     tried.push(...found.map((each) => ({ ...each, result: results.get(each.uid) ?? 'waiting' })));
   }
   const missing = words.filter((word) => tried.every(({ object }) => object !== word));

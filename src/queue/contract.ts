@@ -49,16 +49,7 @@ export interface JobData extends JobKey, JobFacts {
 
 /** The data of a job for this key. */
 export function jobData(key: KeyToQueue, facts: JobFacts = {}): JobData {
-  const { kind, uid, namespace, name, claimUid } = key;
-  return {
-    v: CONTRACT_VERSION,
-    kind,
-    uid,
-    namespace,
-    name,
-    ...(claimUid === undefined ? {} : { claimUid }),
-    ...facts,
-  };
+  return { v: CONTRACT_VERSION, ...bareKey(key), ...facts };
 }
 
 /** Reads a job's data; never throws. */
@@ -105,7 +96,7 @@ function fitsKind(namespace: string, kind: JobKind): boolean {
 }
 
 /** Whether this version knows jobs of this kind. */
-export function isJobKind(kind: unknown): kind is JobKind {
+function isJobKind(kind: unknown): kind is JobKind {
   return JOB_KINDS.some((known) => known === kind);
 }
 

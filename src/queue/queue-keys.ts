@@ -3,13 +3,6 @@ import type { JobKind } from './contract.ts';
 
 /* Names of the queues and of sutler's own keys about them. */
 
-/** A queue of an installation. */
-export interface QueuePlace {
-  /** Value of --redis-prefix, without braces. */
-  readonly prefix: string;
-  readonly queue: string;
-}
-
 /** The driver's queue for one kind of job: `claims.<driver>`, `volumes.<driver>`. */
 export function queueName(kind: JobKind, driver: string): string {
   // ':' separates the parts of BullMQ's keys.
@@ -23,9 +16,9 @@ export function queueRoot(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:${queue}:`;
 }
 
-/** Hash of the registered queues; queue/queues.ts. */
-export function registryKey(prefix: string): string {
-  return `${keyPrefix(prefix)}:queues`;
+/** Hash of the drivers of an installation: the namespace of each one's Lease; queue/queues.ts. */
+export function driversKey(prefix: string): string {
+  return `${keyPrefix(prefix)}:drivers`;
 }
 
 /** JSON of why a key waits; queue/status.ts. */

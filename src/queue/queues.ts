@@ -1,67 +1,41 @@
 import { ErrorCode, type Job, Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
-import { type DriverPlace, keyPrefix } from '../redis/key-prefix.ts';
-import { isFields, parseJson } from '../runtime/json.ts';
-import { isJobKind, JOB_KINDS, type JobKind } from './contract.ts';
-import { queueName, type QueuePlace, registryKey, queueRoot } from './queue-keys.ts';
+import { keyPrefix, type RedisPlace } from '../redis/key-prefix.ts';
+import { JOB_KINDS, type JobKind, type KeyUid, workId } from './contract.ts';
+import { driversKey, queueName, queueRoot } from './queue-keys.ts';
+import { endInfeasible } from './status.ts';
 
-// The queues of an installation from outside: which there are, what they hold, their limits, and
-// the promotion of a job. All by BullMQ's public interface.
+// The queues of an installation from outside: of which drivers there are some, what they hold,
+// their limits, and the promotion of a job. All by BullMQ's public interface.
 
-/** A queue of this installation. Producers register their queues in a hash in Redis, where the
- * dashboard and the operator's commands find them. */
-export interface QueueEntry {
-  readonly name: string;
-  readonly driver: string;
-  readonly kind: JobKind;
-  /** Namespace of the driver's Lease and its journal. */
-  readonly namespace?: string;
-}
-
-/** Registers queues. */
-export async function registerQueues(
-  redis: Redis,
-  prefix: string,
-  entries: readonly QueueEntry[],
+/** Tells the dashboard and the operator's commands of a driver.
+ * @param namespace  of the driver's Lease and its journal */
+export async function registerDriver(
+  { redis, prefix, driver }: RedisPlace,
+  namespace: string,
 ): Promise<void> {
-  await redis.hset(
-    registryKey(prefix),
-    new Map(entries.map(({ name, ...entry }) => [name, JSON.stringify(entry)])),
-  );
+  await redis.hset(driversKey(prefix), driver, namespace);
 }
 
-/** The queues of this installation, sorted by name. Leaves out entries that can't be read: a later
- * version wrote them. */
-export async function listQueues(redis: Redis, prefix: string): Promise<QueueEntry[]> {
-  const fields = await redis.hgetall(registryKey(prefix));
-  return Object.entries(fields)
-    .flatMap(([name, text]) => parseEntry(name, text))
-    .sort((a, b) => (a.name < b.name ? -1 : 1));
-}
-
-/** The drivers of this installation: each that a producer has registered a queue of. */
+/** The drivers of this installation, each of which an ingest has led, sorted. */
 export async function listDrivers(redis: Redis, prefix: string): Promise<readonly string[]> {
-  const entries = await listQueues(redis, prefix);
-  return [...new Set(entries.map(({ driver }) => driver))];
+  return Object.keys(await redis.hgetall(driversKey(prefix))).sort();
 }
 
-function parseEntry(name: string, text: string): QueueEntry[] {
-  const entry = parseJson(text);
-  if (!isFields(entry)) return [];
-  const { driver, kind, namespace } = entry;
-  if (typeof driver !== 'string' || !isJobKind(kind)) return [];
-  return [{ name, driver, kind, ...(typeof namespace === 'string' ? { namespace } : {}) }];
+/** The namespace of a driver's Lease and its journal, as its leader has told; '' if none has. */
+export async function namespaceOf({ redis, prefix, driver }: RedisPlace): Promise<string> {
+  return (await redis.hget(driversKey(prefix), driver)) ?? '';
 }
 
 /** Opens a queue for some calls, and closes it afterwards.
  * @throws what the calls throw, and that Redis can't be reached */
 export async function useQueue<T>(
-  connection: Redis,
-  { prefix, queue }: QueuePlace,
+  { redis, prefix, driver }: RedisPlace,
+  kind: JobKind,
   calls: (opened: Queue) => Promise<T>,
 ): Promise<T> {
-  const opened = new Queue(queue, {
-    connection,
+  const opened = new Queue(queueName(kind, driver), {
+    connection: redis,
     prefix: keyPrefix(prefix),
     skipMetasUpdate: true,
     // It would send INFO each time.
@@ -77,23 +51,34 @@ export async function useQueue<T>(
   }
 }
 
-/** Promotes the job of a key if it is delayed, and does nothing otherwise.
- * @returns `running` while a worker runs it, which may be about to delay it, or has just done so;
- *          `waiting` where it was not delayed, or there is none */
-export async function promoteUnlessRunning(
-  queue: Queue,
-  keyId: string,
-): Promise<'promoted' | 'running' | 'waiting'> {
-  const jobId = jobIdOf(keyId);
+/** What came of a retry: `running` while a worker runs the job, which may be about to delay it, or
+ * has just done so; `waiting` where it was not delayed, or there is none. */
+export type Retried = 'promoted' | 'running' | 'waiting';
+
+/** Has the jobs of keys run now, whatever they wait for, an infeasible back-off included. Rejects
+ * while Redis can't be reached.
+ * @returns what came of each, by UID */
+export async function retryNow(
+  place: RedisPlace,
+  keys: readonly KeyUid[],
+): Promise<ReadonlyMap<string, Retried>> {
+  const retried = new Map<string, Retried>();
+  for (const kind of new Set(keys.map((key) => key.kind)))
+    await useQueue(place, kind, async (queue) => {
+      for (const key of keys.filter((each) => each.kind === kind)) {
+        await endInfeasible(place.redis, { ...place, key });
+        retried.set(key.uid, await promoteUnlessRunning(queue, workId(key)));
+      }
+    });
+  return retried;
+}
+
+/** Promotes a job if it is delayed, and does nothing otherwise. */
+export async function promoteUnlessRunning(queue: Queue, jobId: string): Promise<Retried> {
   if (await promoteJob(queue, jobId)) return 'promoted';
   const state = await queue.getJobState(jobId);
   // Delayed since it could not be promoted.
   return state === 'active' || state === 'delayed' ? 'running' : 'waiting';
-}
-
-/** The id of the job that a key may have (contract.ts, keyId). */
-function jobIdOf(keyId: string): string {
-  return keyId.slice(keyId.indexOf('/') + 1);
 }
 
 const NOT_DELAYED: readonly unknown[] = [ErrorCode.JobNotInState, ErrorCode.JobNotExist];
@@ -117,13 +102,9 @@ export interface JobState {
 }
 
 /** The job of a key; undefined: it has none. */
-export function readJob(
-  redis: Redis,
-  place: QueuePlace,
-  keyId: string,
-): Promise<JobState | undefined> {
-  return useQueue(redis, place, async (queue) => {
-    const job: Job | undefined = await queue.getJob(jobIdOf(keyId));
+export function readJob(place: RedisPlace, key: KeyUid): Promise<JobState | undefined> {
+  return useQueue(place, key.kind, async (queue) => {
+    const job: Job | undefined = await queue.getJob(workId(key));
     if (job === undefined || job.finishedOn !== undefined) return undefined;
     const isDelayed = await job.isDelayed();
     // For a moment also one that has just been promoted.
@@ -133,25 +114,16 @@ export function readJob(
 }
 
 /** The ids of the jobs of a queue that a worker runs, or ran when it died. */
-export function activeJobIds(redis: Redis, place: QueuePlace): Promise<readonly string[]> {
-  return redis.lrange(`${queueRoot(place.prefix, place.queue)}active`, 0, -1);
-}
-
-/** How many keys of a queue have a job: it waits, is delayed, or runs. */
-export function countJobs(redis: Redis, place: QueuePlace): Promise<number> {
-  return useQueue(redis, place, (queue) =>
-    queue.getJobCountByTypes('wait', 'active', 'prioritized', 'delayed'),
-  );
-}
-
-/** How many jobs of a queue a worker runs. */
-export function countActive(redis: Redis, place: QueuePlace): Promise<number> {
-  return useQueue(redis, place, (queue) => queue.getActiveCount());
+export function activeJobIds(
+  { redis, prefix, driver }: RedisPlace,
+  kind: JobKind,
+): Promise<readonly string[]> {
+  return redis.lrange(`${queueRoot(prefix, queueName(kind, driver))}active`, 0, -1);
 }
 
 /** How many jobs of a queue no worker has taken yet; delayed ones are not counted. */
-export function countWaiting(redis: Redis, place: QueuePlace): Promise<number> {
-  return useQueue(redis, place, (queue) => queue.getJobCountByTypes('wait', 'prioritized'));
+export function countWaiting(place: RedisPlace, kind: JobKind): Promise<number> {
+  return useQueue(place, kind, (queue) => queue.getJobCountByTypes('wait', 'prioritized'));
 }
 
 /** What all workers together may do for each queue of a driver; 0 = no limit. */
@@ -165,14 +137,8 @@ const SECOND_MS = 1_000;
 /** Stores the limits of the driver's queues, or removes them. Workers read them whenever they take
  * a job, so a change takes effect at once.
  * @returns whether another limit was stored before */
-export async function storeLimits(
-  redis: Redis,
-  { prefix, driver }: DriverPlace,
-  limits: QueueLimits,
-): Promise<boolean> {
-  const changes = JOB_KINDS.map((kind) =>
-    useQueue(redis, { prefix, queue: queueName(kind, driver) }, (queue) => store(queue, limits)),
-  );
+export async function storeLimits(place: RedisPlace, limits: QueueLimits): Promise<boolean> {
+  const changes = JOB_KINDS.map((kind) => useQueue(place, kind, (queue) => store(queue, limits)));
   return (await Promise.all(changes)).includes(true);
 }
 

@@ -11,7 +11,7 @@ import { Fairness } from './fairness.ts';
 import { HISTORY_KEYS, HISTORY_LUA, historyKeys, type Term, termText } from './history.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
 import { queueName, queueRoot } from './queue-keys.ts';
-import { promoteJob, registerQueues } from './queues.ts';
+import { promoteJob } from './queues.ts';
 import { workqueueMetrics } from './workqueue-metrics.ts';
 
 /* Jobs as the leader adds them, and takes what is finished. The id of a job is the UID of its
@@ -173,19 +173,6 @@ export class WorkQueue {
   /** Counts a batch that Redis refused. */
   refused(): void {
     this.#metrics.rejected.inc({ driver: this.#options.driver });
-  }
-
-  /** Tells processes that only look which queues there are.
-   * @param namespace  of the driver's Lease */
-  async register(namespace: string): Promise<void> {
-    const { driver, prefix } = this.#options;
-    const entries = JOB_KINDS.map((kind) => ({
-      name: queueName(kind, driver),
-      driver,
-      kind,
-      namespace,
-    }));
-    await registerQueues(this.#place.redis, prefix, entries);
   }
 
   /** Redis' data was lost. */

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases } from '#src/kube/resources.ts';
-import { queueName } from '#src/queue/queue-keys.ts';
-import { countJobs } from '#src/queue/queues.ts';
+import { useQueue } from '#src/queue/queues.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { changeOverAndBack } from '../harness/change-over/scenario.ts';
 import { STAND_IN, StandIn } from '../harness/change-over/stand-in.ts';
@@ -48,7 +47,9 @@ async function openChangeOver(t: TestContext) {
       return new StandIn({ kube, socket: driver.socket, driver: DRIVER, namespace });
     },
     waiting: (): Promise<number> =>
-      countJobs(bed.redis.redis, { prefix: 'csi', queue: queueName('claim', DRIVER) }),
+      useQueue({ redis: bed.redis.redis, prefix: 'csi', driver: DRIVER }, 'claim', (queue) =>
+        queue.getJobCountByTypes('wait', 'active', 'prioritized', 'delayed'),
+      ),
     /** How many creations and deletions wait because nothing new is begun. */
     async countParked(why: string): Promise<number> {
       const { redis } = bed.redis;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { JobKey } from '#src/queue/contract.ts';
-import { registerQueues } from '#src/queue/queues.ts';
+import { registerDriver } from '#src/queue/queues.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import {
   type BoardRedis,
@@ -96,12 +96,12 @@ describe('boards', () => {
     await redis.fill('one.example', [claim]);
     assert.deepEqual(
       (await shown()).map(({ name }) => name),
-      ['claims.one.example'],
+      ['claims.one.example', 'volumes.one.example'],
     );
     await redis.fill('two.example', [claim]);
     assert.deepEqual(
       (await shown()).map(({ name }) => name),
-      ['claims.one.example', 'claims.two.example'],
+      ['one', 'two'].flatMap((name) => [`claims.${name}.example`, `volumes.${name}.example`]),
     );
   });
 
@@ -128,7 +128,7 @@ describe('boards', () => {
 
   it('answer 503 while Redis hangs, and recover', async () => {
     await redis.fill('d.example', [claim]);
-    assert.equal((await shown()).length, 1);
+    assert.equal((await shown()).length, 2);
     process.kill(redis.server.pid, 'SIGSTOP');
     try {
       nowMs += 1000;
@@ -143,7 +143,7 @@ describe('boards', () => {
     } finally {
       process.kill(redis.server.pid, 'SIGCONT');
     }
-    assert.equal((await shown()).length, 1);
+    assert.equal((await shown()).length, 2);
   });
 });
 
@@ -151,8 +151,7 @@ describe('boards without Redis', () => {
   it('answer 503 with the reason at once, and recover with Redis', async () => {
     const redis = await startTestRedis();
     const dashboard = await startTestDashboard(redis.url);
-    const entry = { name: 'claims.d.example', driver: 'd.example', kind: 'claim' } as const;
-    await registerQueues(redis.redis, PREFIX, [entry]);
+    await registerDriver({ redis: redis.redis, prefix: PREFIX, driver: 'd.example' }, '');
     await redis.kill();
     await until(() => dashboard.link.trouble !== undefined, 'the loss is noticed');
     const { host, password } = new URL(redis.url);

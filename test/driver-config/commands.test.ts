@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { registerQueues } from '#src/queue/queues.ts';
+import { registerDriver } from '#src/queue/queues.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startChild } from '../../sandbox/children.ts';
@@ -60,9 +60,7 @@ describe('--driver-config', () => {
   it('has sutler audit look at the driver that is named', async () => {
     const [, driver = ''] = NAMES;
     // The processes of the test above have a Redis of their own.
-    await registerQueues(bed.redis.redis, 'csi', [
-      { name: `claims.${driver}`, driver, kind: 'claim' },
-    ]);
+    await registerDriver({ redis: bed.redis.redis, prefix: 'csi', driver }, '');
     const { code, out, err } = await audit(`--driver-name=${driver}`);
     assert.equal(code, 0, err);
     assert.match(out, /two\.csi\.sutler\.dev/);

@@ -6,7 +6,7 @@ import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { jobData, type JobKey, workId } from '#src/queue/contract.ts';
 import { keyPrefix } from '#src/redis/key-prefix.ts';
 import { queueName } from '#src/queue/queue-keys.ts';
-import { registerQueues } from '#src/queue/queues.ts';
+import { registerDriver } from '#src/queue/queues.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
@@ -37,7 +37,7 @@ export async function startBoardRedis(): Promise<BoardRedis> {
     async fill(driver, keys, delayMs = 0) {
       const kind = keys[0]?.kind ?? 'claim';
       const name = queueName(kind, driver);
-      await registerQueues(redis, PREFIX, [{ name, driver, kind }]);
+      await registerDriver({ redis, prefix: PREFIX, driver }, '');
       const queue = new Queue(name, { connection: redis, prefix: keyPrefix(PREFIX) });
       queue.on('error', () => undefined);
       queues.push(queue);

@@ -75,7 +75,7 @@ describe('Leadership', () => {
         end: note('ended'),
         look: () => Promise.resolve(),
       },
-      work: { emptied: note('emptied'), register: () => Promise.resolve() },
+      work: { emptied: note('emptied') },
       resync,
       pause: { learn: () => undefined, forget: note('pause forgotten') },
       sweep: { begin: note('swept'), tick: () => undefined },

@@ -9,7 +9,7 @@ import type { Journal } from '#src/journal/journal.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
-import { registerQueues } from '#src/queue/queues.ts';
+import { registerDriver } from '#src/queue/queues.ts';
 import { redisUsers, urlOf } from '../harness/redis-users.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { runSutler } from '../harness/run-sutler.ts';
@@ -51,7 +51,7 @@ describe('sutler drain', () => {
   });
   beforeEach(async () => {
     await redis.flushall();
-    await registerQueues(redis, 'csi', [{ name: 'claims.d', driver: DRIVER, kind: 'claim' }]);
+    await registerDriver({ redis, prefix: 'csi', driver: DRIVER }, '');
   });
   afterEach(async () => {
     for (const { metadata } of (await kube.list<Lease>(leases, LEASE)).items)
@@ -152,7 +152,7 @@ describe('sutler drain', () => {
   });
 
   it('names what is missing or contradicts itself', async () => {
-    await registerQueues(redis, 'csi', [{ name: 'claims.e', driver: 'e', kind: 'claim' }]);
+    await registerDriver({ redis, prefix: 'csi', driver: 'e' }, '');
     assert.match((await drain()).err, /--driver-name is missing: .* have d\.example, e/);
     assert.match(
       (await drain(`--driver-name=${DRIVER}`, '--undo', '--wait')).err,

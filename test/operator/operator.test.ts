@@ -10,7 +10,7 @@ import { main as auditMain } from '#src/operator/audit.ts';
 import { commandMain, type Means, type Result } from '#src/operator/command.ts';
 import { audit, forget } from '#src/operator/flags.ts';
 import { processes } from '#src/processes.ts';
-import { registerQueues } from '#src/queue/queues.ts';
+import { registerDriver } from '#src/queue/queues.ts';
 import { forgetKey } from '#src/queue/work-queue.ts';
 import type { Invocation } from '#src/runtime/process.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
@@ -53,7 +53,7 @@ describe('operator commands', () => {
   });
   beforeEach(async () => {
     await redis.flushall();
-    await registerQueues(redis, 'csi', [{ name: 'claims.d', driver: DRIVER, kind: 'claim' }]);
+    await registerDriver({ redis, prefix: 'csi', driver: DRIVER }, '');
   });
 
   describe('sutler forget', () => {
@@ -214,7 +214,7 @@ describe('operator commands', () => {
       assert.equal(code, 1);
       assert.match(err, /this Redis and --redis-prefix=nope have no driver/);
       assert.deepEqual(await redis.keys('{nope}:*'), []);
-      await registerQueues(redis, 'nope', [{ name: 'claims.s', driver: name, kind: 'claim' }]);
+      await registerDriver({ redis, prefix: 'nope', driver: name }, '');
       const registered = await sutler('audit', ...where, '--redis-prefix=nope');
       assert.equal(registered.code, 0, registered.err);
     });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { keyId } from '#src/queue/contract.ts';
+import { workId } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { Queue } from 'bullmq';
 import { queueName } from '#src/queue/queue-keys.ts';
@@ -36,7 +36,7 @@ describe('the limits of a driver’s queues', () => {
   afterEach(() => bench.close());
 
   const store = (maxInFlight: number, maxPerSecond: number): Promise<boolean> =>
-    storeLimits(redis.redis, place, { maxInFlight, maxPerSecond });
+    storeLimits({ ...place, redis: redis.redis }, { maxInFlight, maxPerSecond });
   const startWorkers = (runMs: number): void => {
     const run = async (): Promise<Outcome> => {
       running += 1;
@@ -94,14 +94,17 @@ describe('the limits of a driver’s queues', () => {
 describe('a queue', () => {
   let redis: TestRedis;
   let queue: Queue;
-  const place = { prefix: 'csi', queue: queueName('claim', 'calls.example') };
+  const driver = 'calls.example';
   before(async () => {
     redis = await startTestRedis();
   });
   after(() => redis.close());
   beforeEach(async () => {
     await redis.redis.flushall();
-    queue = new Queue(place.queue, { connection: { url: redis.url }, prefix: '{csi}' });
+    queue = new Queue(queueName('claim', driver), {
+      connection: { url: redis.url },
+      prefix: '{csi}',
+    });
     await queue.add('claim', {});
     await queue.add('claim', {}, { priority: 1 });
     await queue.add('claim', {}, { delay: 3_600_000 });
@@ -109,7 +112,8 @@ describe('a queue', () => {
   afterEach(() => queue.close());
   it('leaves no listeners on the connection when it is asked', async () => {
     const before = redis.redis.listenerCount('error');
-    for (let i = 0; i < 5; i += 1) await countWaiting(redis.redis, place);
+    const place = { redis: redis.redis, prefix: 'csi', driver };
+    for (let i = 0; i < 5; i += 1) await countWaiting(place, 'claim');
     assert.equal(redis.redis.listenerCount('error'), before);
     assert.equal(redis.redis.status, 'ready');
   });
@@ -130,20 +134,17 @@ describe('the promotion of a key that its run is about to delay', () => {
       const key = claimKey('data');
       bench.producer().ensureQueued(key);
       await until(() => bench.runs.length === 1, 'it runs');
-      await useQueue(
-        redis.redis,
-        { prefix: 'csi', queue: queueName('claim', driver) },
-        async (queue) => {
-          const stateOf = queue.getJobState.bind(queue);
-          queue.getJobState = async (id) => {
-            endRun();
-            await until(async () => (await queue.getDelayedCount()) === 1, 'it is delayed');
-            return stateOf(id);
-          };
-          assert.equal(await promoteUnlessRunning(queue, keyId(key)), 'running');
-          assert.equal(await promoteUnlessRunning(queue, keyId(key)), 'promoted');
-        },
-      );
+      const place = { redis: redis.redis, prefix: 'csi', driver };
+      await useQueue(place, 'claim', async (queue) => {
+        const stateOf = queue.getJobState.bind(queue);
+        queue.getJobState = async (id) => {
+          endRun();
+          await until(async () => (await queue.getDelayedCount()) === 1, 'it is delayed');
+          return stateOf(id);
+        };
+        assert.equal(await promoteUnlessRunning(queue, workId(key)), 'running');
+        assert.equal(await promoteUnlessRunning(queue, workId(key)), 'promoted');
+      });
     } finally {
       await bench.close();
       await redis.close();

@@ -9,7 +9,7 @@ import {
 import { Code } from '#src/csi/status.ts';
 import { PROVISIONED_BY, SELECTED_NODE, SNAPSHOT_SOURCE_PROTECTION } from '#src/kube/keys.ts';
 import { queueName } from '#src/queue/queue-keys.ts';
-import { registerQueues } from '#src/queue/queues.ts';
+import { registerDriver } from '#src/queue/queues.ts';
 import { encodeEntry, pendingKey } from '#src/explain/pending-index.ts';
 import { JOB_KINDS, jobData } from '#src/queue/contract.ts';
 import { openRedis } from '#src/redis/connection.ts';
@@ -344,7 +344,7 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     const names = await Promise.all(
       JOB_KINDS.map(async (kind) => {
         const name = queueName(kind, driver);
-        await registerQueues(bed.data, 'csi', [{ name, driver, kind }]);
+        await registerDriver({ redis: bed.data, prefix: 'csi', driver }, '');
         const queue = new Queue(name, { connection: bed.data, prefix: '{csi}' });
         // A promoted job waits, or is prioritized.
         for (const [object, priority] of [

@@ -210,7 +210,7 @@ describe('the users of k8s/redis/users.acl', () => {
       ['DEL', `{csi}:shared:${DRIVER}`],
       ['SET', `{csi}:term:${DRIVER}`, 'x'],
       ['SET', `{csi}:jobs-history:${DRIVER}`, 'x'],
-      ['HSET', '{csi}:queues', 'q', 'x'],
+      ['HSET', '{csi}:drivers', 'q', 'x'],
       ['KEYS', '*'],
     ],
     all: [['KEYS', '*']],
@@ -246,7 +246,7 @@ describe('the users of k8s/redis/users.acl', () => {
       for (const [command, ...args] of [
         ['SET', '{csi}:epoch', 'x'],
         ['DEL', `{csi}:${QUEUE}:a~1`],
-        ['UNLINK', '{csi}:queues'],
+        ['UNLINK', '{csi}:drivers'],
         ['GET', '{csi}:epoch'],
         ['HDEL', `{csi}:forget:${DRIVER}`, 'uid'],
         ['RPUSH', `{csi}:${QUEUE}:wait`, 'x'],

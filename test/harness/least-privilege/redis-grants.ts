@@ -8,7 +8,7 @@ interface Rights {
   readonly user: string;
   /** As `+get`, `+client|list`. */
   readonly commands: readonly string[];
-  /** As `~{csi}:epoch`, `%R~{csi}:queues`. */
+  /** As `~{csi}:epoch`, `%R~{csi}:drivers`. */
   readonly patterns: readonly string[];
 }
 
