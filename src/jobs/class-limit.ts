@@ -9,7 +9,7 @@ import { askRedis } from '../redis/ask-redis.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { readClassSettings } from '../volumes/class-settings.ts';
-import type { Dependencies } from './dependencies.ts';
+import type { Dependencies, JobRun } from './dependencies.ts';
 
 /** The limit of a class: how many volumes of it all workers together create at once, and as many
  * are deleted at once. */
@@ -84,24 +84,21 @@ export class ClassLimits {
   }
 }
 
-type Deps = Pick<Dependencies, 'classOf' | 'classLimits' | 'log'>;
-
 /** Creates or deletes a volume when the limit of its class allows it, else ends the run. A class
  * without a limit costs nothing.
- * @param o.cls  undefined if it is not known, or gone
- * @param o.isNeeded  whether a volume is to be created or deleted; otherwise a place is given back
+ * @param of.cls  undefined if it is not known, or gone
+ * @param of.isNeeded  whether a volume is to be created or deleted; otherwise a place is given back
  *   that an earlier run has kept
  * @param work  calls the driver
  * @throws RedisUnavailable, and what `work` throws */
 export async function withinClassLimit(
-  deps: Deps,
-  o: { readonly key: JobKey; readonly cls: Class | undefined; readonly isNeeded: boolean },
+  { classLimits, log, job: key }: JobRun,
+  { cls, isNeeded }: { readonly cls: Class | undefined; readonly isNeeded: boolean },
   work: () => Promise<Outcome>,
 ): Promise<Outcome> {
-  const { key, cls, isNeeded } = o;
   const limit = limitOf(cls);
   if (limit === undefined) return work();
-  const asked = isNeeded ? deps.classLimits.take(key, limit) : undefined;
+  const asked = isNeeded ? classLimits.take(key, limit) : undefined;
   const waits = asked && (await waitFor(asked, key, limit, cls));
   if (waits !== undefined) return waits;
   let mayBeAtWork = false;
@@ -111,8 +108,13 @@ export async function withinClassLimit(
       outcome.kind === 'running' || (outcome.kind === 'retry' && outcome.mayBeAtWork === true);
     return outcome;
   } finally {
-    // One that is not given back expires.
-    if (!mayBeAtWork) await endQuietly(deps, key, limit);
+    if (!mayBeAtWork)
+      await askRedis(classLimits.end(key, limit)).catch((error: unknown) =>
+        log.debug(
+          { err: error },
+          'a place within the limit of a class was not given back: it expires',
+        ),
+      );
   }
 }
 
@@ -120,7 +122,7 @@ export async function withinClassLimit(
  * @returns undefined if the run may go on
  * @throws RedisUnavailable */
 export async function waitForClassLimit(
-  deps: Deps,
+  { classOf, classLimits }: Dependencies,
   key: JobKey,
   run: Pick<Run, 'count' | 'lastStatus'>,
 ): Promise<Outcome | undefined> {
@@ -129,9 +131,9 @@ export async function waitForClassLimit(
   const [waited] = last?.until ?? [];
   // Nothing else is put off, and not parked, until a class changes.
   if (last?.outcome !== 'later' || waited?.resource !== classes.plural) return undefined;
-  const cls = deps.classOf(waited.name);
+  const cls = classOf(waited.name);
   const limit = limitOf(cls);
-  return limit && waitFor(deps.classLimits.look(key, limit), key, limit, cls);
+  return limit && waitFor(classLimits.look(key, limit), key, limit, cls);
 }
 
 /** @returns how the run ends that gets no place; undefined if there is one */
@@ -152,14 +154,6 @@ async function waitFor(
   const seen = cls?.metadata.resourceVersion ?? '';
   const until = [{ resource: classes.plural, name: className, seen }];
   return { kind: 'later', reason, until, delayMs, isTurn: true };
-}
-
-async function endQuietly({ classLimits, log }: Deps, key: JobKey, limit: Limit): Promise<void> {
-  try {
-    await askRedis(classLimits.end(key, limit));
-  } catch (error) {
-    log.debug({ err: error }, 'a place within the limit of a class was not given back: it expires');
-  }
 }
 
 function limitOf(cls: Class | undefined): Limit | undefined {

@@ -11,7 +11,7 @@ import { redisSharedHandles } from '../hints/shared-handles.ts';
 import { type JournalPlace, listOpenSources } from '../journal/list-journal.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
-import type { Claim } from '../kube/objects.ts';
+import type { Claim, Volume } from '../kube/objects.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import type { JobKey } from '../queue/contract.ts';
 import type { Begun, Run } from '../queue/run.ts';
@@ -79,16 +79,25 @@ export interface Dependencies extends Pick<DriverCaches, 'classOf' | 'attachedTo
   readonly clock: Clock;
 }
 
-/** One run of a claim's job: what it works with, and what it has read before anything else. */
-export interface ClaimRun extends Dependencies {
+/** One run of a job: what it works with, and what it has read before anything else. */
+export interface JobRun extends Dependencies {
   readonly job: JobKey;
   readonly run: Run;
-  /** When it began, Unix ms. */
+  /** When it began, Unix ms: what it reads is as of then, or newer. */
   readonly startMs: number;
   /** What earlier runs have begun. */
   readonly begun: Begun;
+}
+
+/** One run of a claim's job. */
+export interface ClaimRun extends JobRun {
   /** Undefined when the claim is gone. */
   readonly claim: Claim | undefined;
+}
+
+/** One run of the job of a PV that is to be deleted. */
+export interface VolumeRun extends JobRun {
+  readonly volume: Volume;
 }
 
 /** The context of one driver in jobs. */

@@ -1,11 +1,11 @@
 import { performance } from 'node:perf_hooks';
 import { DOUBT } from '../explain/causes.ts';
 import { GRACE_MS, PROVISIONING_PAUSE } from '../election/lease-view.ts';
-import type { Marked, Run } from '../queue/run.ts';
+import type { Marked } from '../queue/run.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { askRedis } from '../redis/ask-redis.ts';
 import { signalWithin } from '../runtime/clock.ts';
-import type { Dependencies } from './dependencies.ts';
+import type { Dependencies, JobRun } from './dependencies.ts';
 
 /* Before each call of the driver: the job is marked, and the driver's Lease allows the call
  * (docs/leak-proof.md, M1 to M3). */
@@ -41,22 +41,22 @@ const LEADER_PAUSE_MS = 20;
 const WRITE_MS = 10_000;
 
 /** Marks the job, unless nothing may be begun now.
- * @param planned  the topology that the call asks for, as JSON; '' for none
- * @param isBegun  earlier runs have begun the creation or deletion
+ * @param place  the topology that the call asks for, as JSON; '' for none
+ * @param isBegun  the creation or deletion was begun, by this run or an earlier one
  * @returns the mark, or how the run ends without a call
  * @throws RedisUnavailable */
 export async function markJob(
-  deps: Dependencies,
-  run: Run,
-  { planned, isBegun }: { readonly planned: string; readonly isBegun: boolean },
+  jobRun: JobRun,
+  place = '',
+  isBegun = jobRun.begun.leftMs !== undefined,
 ): Promise<MarkedJob | { readonly outcome: Outcome }> {
-  const { lease, doubtMs, clock } = deps;
+  const { lease, doubtMs, clock, endpoint, run } = jobRun;
   if (!isBegun && lease.pause !== undefined) return { outcome: pausedBy(lease.pause) };
   const startedMs = performance.now();
   const startedAtMs = clock.nowMs();
-  const marked = await askRedis(run.mark(doubtMs, planned));
+  const marked = await askRedis(run.mark(doubtMs, place));
   if (marked.kind !== 'marked') return { outcome: whyNotMarked(marked) };
-  const verdict = await waitForLease(deps, run, marked);
+  const verdict = await waitForLease(jobRun, marked);
   if (verdict.kind !== 'may') {
     await askRedis(marked.undo(false));
     return {
@@ -73,7 +73,7 @@ export async function markJob(
   return {
     leftMs,
     isInDoubt: leftMs !== undefined && leftMs > 0,
-    endpoint: marked.endpoint === '' ? deps.endpoint : marked.endpoint,
+    endpoint: marked.endpoint === '' ? endpoint : marked.endpoint,
     notAfterMs: clock.nowMs() + Math.min(GRACE_MS - passedMs(), verdict.untilMs - nowMs),
     writeSignal() {
       const writeMs = doubtMs - WRITE_MS - passedMs();
@@ -99,8 +99,7 @@ function whyNotMarked(marked: Exclude<Marked, { kind: 'marked' }>): Outcome {
 }
 
 async function waitForLease(
-  { lease, clock }: Dependencies,
-  run: Run,
+  { lease, clock, run }: JobRun,
   { history, leftMs }: Extract<Marked, { kind: 'marked' }>,
 ) {
   const endMs = performance.now() + LEADER_WAIT_MS;

@@ -21,19 +21,17 @@ export function parkOrRetry(reason: string, until: readonly WaitCondition[]): Ou
  * Aborted while it has another call for this volume under way, and after a time at which the call
  * was too late. Unavailable means that no call of any key gets through (no gateway answers, or the
  * gateway has no driver), unless the gateway says that it only was full for as long as this call
- * could wait. */
-export function notForwarded({ codeName, isGatewayFull, message: reason }: CsiError): Outcome {
+ * could wait.
+ * @param report  records the event of a run that found that no call gets through */
+export function notForwarded(
+  { codeName, isGatewayFull, message: reason }: CsiError,
+  report: (event: string) => void,
+): Outcome {
   if (codeName === 'Aborted') return { kind: 'running', reason };
   if (isGatewayFull) return { kind: 'later', reason, isGatewayFull };
-  return { kind: 'later', reason, ...(codeName === 'Unavailable' ? { isDriverDown: true } : {}) };
-}
-
-/** What the event of a run says that found that no call gets through to the driver; undefined of
- * any other. */
-export function whyDriverDown(outcome: Outcome): string | undefined {
-  return outcome.kind === 'later' && outcome.isDriverDown === true
-    ? unreachableEvent(outcome.reason)
-    : undefined;
+  if (codeName !== 'Unavailable') return { kind: 'later', reason };
+  report(unreachableEvent(reason));
+  return { kind: 'later', reason, isDriverDown: true };
 }
 
 /** What a run whose call failed says: as reason of its outcome, and in its event. */

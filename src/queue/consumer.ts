@@ -8,7 +8,7 @@ import { type Backoff, systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { type Logger, RareWarnings } from '../runtime/log.ts';
 import { type JobFacts, type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
-import { lastRun, markingOf, type Run } from './run.ts';
+import { openRun, type Run } from './run.ts';
 import { queueName } from './queue-keys.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import { type Outcome, OutcomeApplier, type TakenJob } from './outcome.ts';
@@ -284,14 +284,8 @@ export class Consumer {
     try {
       // BullMQ hands over a job that it was fetching when the worker was paused or closed.
       if (this.#isClosing || this.#isIdle) return await this.#outcomes.returnToWait(taken);
-      outcome = await this.#process(key, {
-        signal,
-        queuedMs: job.timestamp,
-        count: job.attemptsStarted,
-        facts,
-        ...markingOf({ redis, prefix, driver }, job, token, facts),
-        ...lastRun({ redis, prefix, driver }, job, key),
-      });
+      const opened = openRun({ redis, prefix, driver }, job, { key, token, facts, signal });
+      outcome = await this.#process(key, opened);
     } finally {
       this.#runs.delete(jobId);
       endWork(outcome);

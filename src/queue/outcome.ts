@@ -19,10 +19,9 @@ export type Outcome =
   | { readonly kind: 'done'; readonly note?: string; readonly needsNode?: true }
   /** Failed. The next run comes after a back-off that grows with every failure, and after
    * `minDelayMs` at the earliest. `infeasibleScope`: the delay is an infeasible back-off, which no
-   * edit ends as long as the scope (the UID of the claim's class) is the same; see
-   * Run.infeasibleBackoffMs. `mayBeAtWork`: a call whose end is unknown may still be at work behind
-   * the driver. `until`: the next run comes within 5 s of a change of one of these objects, if
-   * ingest may read it. */
+   * edit ends as long as the scope (the UID of the claim's class) is the same. `mayBeAtWork`: a
+   * call whose end is unknown may still be at work behind the driver. `until`: the next run comes
+   * within 5 s of a change of one of these objects, if ingest may read it. */
   | {
       readonly kind: 'retry';
       readonly reason: string;

@@ -9,47 +9,6 @@ import { HISTORY_KEYS, HISTORY_LUA, historyKeys } from './history.ts';
 import { queueRoot } from './queue-keys.ts';
 import { readStatus, type RunStatus } from './status.ts';
 
-/** What a run is given besides its key. */
-export interface Run extends Marking {
-  /** Aborted on shutdown, or when the lock of this job is lost: then start no more calls. It must
-   * not cancel a call that was sent. */
-  readonly signal: AbortSignal;
-  /** How the key's last run ended; undefined when it ended with `done`, or when nothing is stored.
-   * Sends a command, so call it only to report a reason. Never rejects. */
-  readonly lastStatus: () => Promise<RunStatus | undefined>;
-  /** How much longer, in milliseconds, an infeasible back-off of this scope lasts; 0: not. Sends a
-   * command too. Never rejects. */
-  readonly infeasibleBackoffMs: (scope: string) => Promise<number>;
-  /** When the job was added, Unix ms: some moments after the object needed it. */
-  readonly queuedMs: number;
-  /** How many runs the job has had, this one included. */
-  readonly count: number;
-  /** What the job says besides its key. */
-  readonly facts: JobFacts;
-}
-
-/** What a run may ask about the key's last run; reads the status once at most. */
-export function lastRun(
-  { redis, prefix, driver }: RedisPlace,
-  { attemptsStarted }: Job,
-  key: JobKey,
-): Pick<Run, 'lastStatus' | 'infeasibleBackoffMs'> {
-  let reading: Promise<RunStatus | undefined> | undefined;
-  const lastStatus = (): Promise<RunStatus | undefined> =>
-    // The first run of a job has no status: a job that completes deletes it.
-    (reading ??=
-      attemptsStarted <= 1
-        ? Promise.resolve(undefined)
-        : readStatus(redis, { prefix, driver, key }).catch(() => undefined));
-  return {
-    lastStatus,
-    infeasibleBackoffMs: async (scope) => {
-      const infeasible = (await lastStatus())?.infeasible;
-      return infeasible?.scope === scope ? Math.max(0, infeasible.untilMs - Date.now()) : 0;
-    },
-  };
-}
-
 /* What a job knows of the calls of its runs (docs/leak-proof.md). Two fields of its hash, beside
  * BullMQ's:
  *
@@ -129,30 +88,55 @@ export type Marked =
       readonly undo: (dropsPlace: boolean) => Promise<void>;
     };
 
-/** What a run knows of the calls of earlier runs. Both reject while Redis does not answer. */
-export interface Marking {
-  /** Sends no command in the first run of a job that knows of no calls. */
+/** What a run is given besides its key. */
+export interface Run {
+  /** Aborted on shutdown, or when the lock of this job is lost: then start no more calls. It must
+   * not cancel a call that was sent. */
+  readonly signal: AbortSignal;
+  /** When the job was added, Unix ms: some moments after the object needed it. */
+  readonly queuedMs: number;
+  /** How many runs the job has had, this one included. */
+  readonly count: number;
+  /** What the job says besides its key. */
+  readonly facts: JobFacts;
+  /** How the key's last run ended; undefined when it ended with `done`, or when nothing is stored.
+   * Sends a command, once at most, so call it only to report a reason. Never rejects. */
+  readonly lastStatus: () => Promise<RunStatus | undefined>;
+  /** What earlier runs have begun. Sends no command in the first run of a job that knows of no
+   * calls. Rejects while Redis does not answer. */
   readonly begun: () => Promise<Begun>;
-  /** M1: marks the job right before a call, for doubtMs from now on.
+  /** M1: marks the job right before a call, for doubtMs from now on. Rejects while Redis does not
+   * answer.
    * @param planned  the topology that the call asks for, as JSON; '' for none */
   readonly mark: (doubtMs: number, planned: string) => Promise<Marked>;
 }
 
-/** The marks of a job that a worker has taken.
- * @param token  of the job's lock */
-export function markingOf(
+/** The run of a job that a worker has taken.
+ * @param taken.token  of the job's lock */
+export function openRun(
   place: RedisPlace,
-  { id = '', queueName, attemptsStarted }: Pick<Job, 'id' | 'queueName' | 'attemptsStarted'>,
-  token: string,
-  { until }: Pick<JobFacts, 'until'>,
-): Marking {
-  const { redis } = place;
-  const job = queueRoot(place.prefix, queueName) + id;
+  { id = '', queueName, attemptsStarted: count, timestamp: queuedMs }: Job,
+  taken: Pick<Run, 'signal' | 'facts'> & { readonly key: JobKey; readonly token: string },
+): Run {
+  const { redis, prefix, driver } = place;
+  const { signal, facts, key, token } = taken;
+  const job = queueRoot(prefix, queueName) + id;
   const lock = `${job}:lock`;
-  const given = until === undefined ? '' : String(until);
+  const given = facts.until === undefined ? '' : String(facts.until);
+  let reading: Promise<RunStatus | undefined> | undefined;
   return {
+    signal,
+    queuedMs,
+    count,
+    facts,
+    // The first run of a job has no status: a job that completes deletes it.
+    lastStatus: () =>
+      (reading ??=
+        count <= 1
+          ? Promise.resolve(undefined)
+          : readStatus(redis, { prefix, driver, key }).catch(() => undefined)),
     async begun() {
-      if (attemptsStarted === 1 && until === undefined) return NOTHING_BEGUN;
+      if (count === 1 && given === '') return NOTHING_BEGUN;
       const [[stored, planned], nowMs] = await Promise.all([
         redis.hmget(job, 'until', 'place'),
         redisNowMs(redis),
@@ -166,7 +150,7 @@ export function markingOf(
       const { before } = answer;
       return {
         ...answer,
-        leftMs: asMs(answer.leftMs),
+        leftMs: answer.leftMs === '' ? undefined : Number(answer.leftMs),
         async undo(drops) {
           const dropsPlace = drops || before === '' ? '1' : '0';
           await unmarkScript.run(redis, { job, lock }, { token, before, dropsPlace });
@@ -174,10 +158,6 @@ export function markingOf(
       };
     },
   };
-}
-
-function asMs(text: string): number | undefined {
-  return text === '' ? undefined : Number(text);
 }
 
 /** @param until  Unix ms; '' = no call was begun */

@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { type Job as BullJob, Worker } from 'bullmq';
 import { Registry } from 'prom-client';
 import { type JobFacts, type JobKey, type JobKind, parseJob } from '#src/queue/contract.ts';
-import { type Marked, markingOf } from '#src/queue/run.ts';
+import { type Marked, openRun } from '#src/queue/run.ts';
 import {
   beginTerm,
   dropJobsOfBefore,
@@ -78,6 +78,7 @@ interface RealRun {
   readonly kind: Job['kind'];
   readonly job: BullJob;
   readonly token: string;
+  readonly key: JobKey;
   readonly facts: JobFacts;
   readonly end: (outcome: Outcome) => void;
   readonly ended: Promise<unknown>;
@@ -414,24 +415,26 @@ export class RealRedis {
     const ended = worker.processJob(job, token, () => false);
     const parsed = parseJob(job.data);
     assert.ok(parsed.ok);
-    const { facts } = parsed;
+    const { key, facts } = parsed;
     this.#tokens[id] = token;
-    const run = { kind, job, token, facts, end, ended, ticks: 0, ticksSinceMark: 0 };
+    const run = { kind, job, token, key, facts, end, ended, ticks: 0, ticksSinceMark: 0 };
     this.#runs[id] = { ...run, marked: undefined };
-    const { leftMs } = await this.#marking(this.#runOf(id)).begun();
+    const { leftMs } = await this.#openRun(this.#runOf(id)).begun();
     return { isFirstRun: job.attemptsStarted === 1, until: ticksOf(leftMs) };
   }
 
-  #marking({ job, token, facts, ticks }: RealRun) {
-    const given = facts.until === undefined ? {} : { until: facts.until - ticks * TICK_MS };
-    return markingOf(this.#place, job, token, { ...facts, ...given });
+  #openRun({ job, token, key, facts: inJob, ticks }: RealRun) {
+    const { until } = inJob;
+    const facts = until === undefined ? inJob : { ...inJob, until: until - ticks * TICK_MS };
+    const { signal } = new AbortController();
+    return openRun(this.#place, job, { key, token, facts, signal });
   }
 
   /** M1.
    * @returns undefined where the run has to end */
   async mark(id: WorkerId, doubtMs = D_MS): Promise<{ readonly before: Until } | undefined> {
     const run = this.#runOf(id);
-    const marked = await this.#marking(run).mark(doubtMs, '');
+    const marked = await this.#openRun(run).mark(doubtMs, '');
     if (marked.kind !== 'marked') {
       await this.end(id, { kind: 'later', reason: marked.kind });
       return undefined;

@@ -5,6 +5,7 @@ import { CONTRACT_VERSION, jobData } from '#src/queue/contract.ts';
 import { keyPrefix } from '#src/redis/key-prefix.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
+import type { RunStatus } from '#src/queue/status.ts';
 import { readStatus, type StatusPlace } from '#src/queue/status.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { claimKey, QueueBench, sleep, volumeKey } from '../harness/queue.ts';
@@ -167,13 +168,10 @@ describe('Consumer', () => {
     assert.deepEqual(logged, ['warn 1 of 7 GiB free', 'warn no route', 'warn 3 of 7 GiB free']);
   });
 
-  it('tells a run how long an infeasible back-off of this scope still lasts (Q-57)', async () => {
-    const answers: (readonly [number, number])[] = [];
+  it('tells each run how long the infeasible back-off lasts, and of which scope (Q-57)', async () => {
+    const answers: RunStatus['infeasible'][] = [];
     bench.consumer(async (_, run) => {
-      answers.push([
-        await run.infeasibleBackoffMs('gold'),
-        await run.infeasibleBackoffMs('silver'),
-      ]);
+      answers.push((await run.lastStatus())?.infeasible);
       if (answers.length === 1)
         return {
           kind: 'retry',
@@ -191,9 +189,12 @@ describe('Consumer', () => {
     producer.enqueueNow(key);
     await until(() => answers.length >= 5, 'five runs');
     const [first, ...later] = answers.slice(0, 5);
-    assert.deepEqual(first, [0, 0]);
-    for (const [gold, silver] of later)
-      assert.ok(gold > 0 && gold <= 3_600_000 && silver === 0, `${gold} ${silver}`);
+    assert.equal(first, undefined);
+    for (const infeasible of later) {
+      assert.equal(infeasible?.scope, 'gold');
+      const leftMs = infeasible.untilMs - Date.now();
+      assert.ok(leftMs > 0 && leftMs <= 3_600_000, String(leftMs));
+    }
   });
 
   it('ends a delay on enqueueNow, not on ensureQueued, and keeps the failures', async () => {

@@ -17,7 +17,6 @@ import {
   recordClaimEvent,
   reportFailedForNow,
   reportProvisioningFailed,
-  whyDriverDown,
 } from '../outcomes.ts';
 import type { SecretProblem, SecretValues } from '../secret-values.ts';
 import { sendDeleteVolume } from '../volume/delete-volume.ts';
@@ -80,9 +79,7 @@ export async function endFailedCall(creation: Creation, error: CsiError): Promis
   });
   if (failure.kind === 'not-forwarded') {
     await mark.undo(false);
-    const outcome = notForwarded(error);
-    const told = whyDriverDown(outcome);
-    if (told !== undefined) reportFailedForNow(creation, told);
+    const outcome = notForwarded(error, (event) => reportFailedForNow(creation, event));
     return outcome.kind === 'running'
       ? { ...outcome, isUsual: usualTime(creation) !== undefined }
       : outcome;
@@ -184,14 +181,13 @@ function infeasibleBackoff(claimRun: ClaimRun): {
 /** Delays a claim until its back-off ends.
  * @returns undefined if there is none */
 export async function delayIfRecentlyInfeasible(claimRun: ClaimRun): Promise<Outcome | undefined> {
-  const { claim, run, retryMaxMs } = claimRun;
-  const cls = classOfClaim(claimRun);
-  if (cls === undefined || (claim?.spec.volumeName ?? '') !== '') return undefined;
+  const { claim, clock, run, retryMaxMs } = claimRun;
+  const uid = classOfClaim(claimRun)?.metadata.uid;
+  if (uid === undefined || (claim?.spec.volumeName ?? '') !== '') return undefined;
+  const { infeasible, reason = '' } = (await run.lastStatus()) ?? {};
+  const leftMs = infeasible?.scope === uid ? infeasible.untilMs - clock.nowMs() : 0;
   // At most --retry-interval-max, in case that was lowered or a clock was set back.
-  const delayMs = Math.min(await run.infeasibleBackoffMs(cls.metadata.uid), retryMaxMs);
-  if (delayMs === 0) return undefined;
-  const reason = (await run.lastStatus())?.reason ?? 'the driver called the request infeasible';
-  return { kind: 'later', reason, delayMs };
+  return leftMs > 0 ? { kind: 'later', reason, delayMs: Math.min(leftMs, retryMaxMs) } : undefined;
 }
 
 function classOfClaim({ claim, classOf }: ClaimRun): Class | undefined {
@@ -245,9 +241,8 @@ const MAX_CLEAN_UP_CALLS = 5;
  * @returns why the volume may still exist; undefined if it is deleted
  * @throws KubeError if the PV can't be read */
 async function cleanUpVolume(creation: Creation, handle: string): Promise<string | undefined> {
-  const { clock, kube, job, run, planned, secrets } = creation;
-  const place = requirementText(planned.requirement);
-  const mark = await markJob(creation, run, { planned: place, isBegun: true });
+  const { clock, kube, job, planned, secrets } = creation;
+  const mark = await markJob(creation, requirementText(planned.requirement), true);
   if ('outcome' in mark) return 'nothing may be sent to the driver now';
   const { name } = planned.volume.metadata;
   const readMs = clock.nowMs();

@@ -74,7 +74,7 @@ async function seeClaim(
 }
 
 async function planAndCreate(claimRun: ClaimRun): Promise<Outcome> {
-  const { job, run, claim, classOf } = claimRun;
+  const { run, claim, classOf } = claimRun;
   const written = await endIfWritten(claimRun);
   const intent =
     written === undefined
@@ -85,12 +85,12 @@ async function planAndCreate(claimRun: ClaimRun): Promise<Outcome> {
     const { planned } = intent;
     // Of a claim that is gone, the limit is that of its class too.
     const cls = classOf(planned.volume.spec.storageClassName ?? '');
-    return withinClassLimit(claimRun, { key: job, cls, isNeeded: true }, () =>
+    return withinClassLimit(claimRun, { cls, isNeeded: true }, () =>
       createVolume({ ...claimRun, claim: intent.claim }, planned),
     );
   }
   const cls = claim && classOf(classNameOf(claim));
-  return withinClassLimit(claimRun, { key: job, cls, isNeeded: false }, () =>
+  return withinClassLimit(claimRun, { cls, isNeeded: false }, () =>
     endWithoutCreation(claimRun, intent),
   );
 }
@@ -120,12 +120,10 @@ const LONG_CALL_MS = 10_000;
 
 /** Sends CreateVolume with secrets read afresh, and writes the PV. */
 async function createVolume(claimRun: ClaimRun, planned: PlannedRequest): Promise<Outcome> {
-  const { clock, kube, run, begun } = claimRun;
+  const { clock, kube } = claimRun;
   const secrets = await readSecretValues(kube, planned.secret);
   if (secrets.kind !== 'values') return endWithoutSecret(claimRun, secrets);
-  const place = requirementText(planned.requirement);
-  const isBegun = begun.leftMs !== undefined;
-  const mark = await markJob(claimRun, run, { planned: place, isBegun });
+  const mark = await markJob(claimRun, requirementText(planned.requirement));
   if ('outcome' in mark) return mark.outcome;
   const creation: Creation = { ...claimRun, planned, mark, secrets: secrets.values };
   const sentMs = clock.nowMs();

@@ -3,19 +3,17 @@ import { isOutage } from '../../kube/kube-error.ts';
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
-import type { Run } from '../../queue/run.ts';
 import { MAX_SHARERS } from '../../hints/shared-handles.ts';
 import type { WaitCondition } from '../../rules/rule.ts';
 import { traceHeaders } from '../../runtime/trace-id.ts';
 import { identityOf, mayBeSame } from '../../volumes/handles.ts';
-import type { Dependencies, Events } from '../dependencies.ts';
+import type { Dependencies, VolumeRun } from '../dependencies.ts';
 import type { MarkedJob } from '../mark-job.ts';
 import {
   describeFailedCall,
   notForwarded,
   parkOrRetry,
   reportDeletionFailed,
-  whyDriverDown,
 } from '../outcomes.ts';
 import type { SecretProblem, SecretValues } from '../secret-values.ts';
 
@@ -51,14 +49,13 @@ export async function sendDeleteVolume(
  * behind and say that it is gone.
  * @throws KubeError if the API server is down */
 export function refuseWithoutSecret(
-  events: Events,
-  volume: Volume,
+  volumeRun: VolumeRun,
   { kind, ref, error, message, waitsFor }: SecretProblem,
 ): Outcome {
   if (error !== undefined && isOutage(error)) throw error;
   const missing = `secret ${ref.namespace}/${ref.name} of this volume's deletion is not there`;
   const reason = kind === 'missing' ? `${missing}; create it again` : message;
-  return refuseDeletion(events, volume, { message: reason, waitsFor });
+  return refuseDeletion(volumeRun, { message: reason, waitsFor });
 }
 
 /** Looks, as late as possible, whether another PV stands for the volume (invariant 6): it may be
@@ -66,10 +63,8 @@ export function refuseWithoutSecret(
  * published; then that PV is read, since it may be gone by now.
  * @returns how the run ends; undefined if there is no other PV
  * @throws KubeError, RedisUnavailable */
-export async function refuseIfShared(
-  { kube, events, sharersOf }: Dependencies,
-  volume: Volume,
-): Promise<Outcome | undefined> {
+export async function refuseIfShared(volumeRun: VolumeRun): Promise<Outcome | undefined> {
+  const { kube, sharersOf, volume } = volumeRun;
   const identity = identityOf(volume);
   if (identity === undefined) return undefined;
   const names = await sharersOf(identity);
@@ -82,7 +77,7 @@ export async function refuseIfShared(
     const message =
       `PersistentVolume ${name} has the same handle, so the volume is kept; ` +
       'remove one of the two by hand';
-    return refuseDeletion(events, volume, { message, waitsFor });
+    return refuseDeletion(volumeRun, { message, waitsFor });
   }
   if (names.length < MAX_SHARERS) return undefined;
   const reason = 'more PersistentVolumes than ingest could name may have the handle; trying again';
@@ -91,8 +86,7 @@ export async function refuseIfShared(
 
 /** Ends the run of a volume that can't be deleted as things are. */
 export function refuseDeletion(
-  events: Events,
-  volume: Volume,
+  { events, volume }: VolumeRun,
   { message, waitsFor }: { readonly message: string; readonly waitsFor: readonly WaitCondition[] },
 ): Outcome {
   reportDeletionFailed(events, volume, message);
@@ -102,20 +96,14 @@ export function refuseDeletion(
 /** Ends the run of a volume whose DeleteVolume has failed. A `retry` outcome is delayed by
  * src/queue/outcome.ts, as for creations. */
 export async function endFailedDeletion(
-  { events, timeoutMs }: Dependencies,
-  { volume, run, mark }: { readonly volume: Volume; readonly run: Run; readonly mark: MarkedJob },
+  { events, timeoutMs, run, volume }: VolumeRun,
+  mark: MarkedJob,
   error: CsiError,
 ): Promise<Outcome> {
-  const { codeName } = error;
-  if (error.notForwarded) {
-    await mark.undo(false);
-    const outcome = notForwarded(error);
-    const told = whyDriverDown(outcome);
-    if (told !== undefined) reportDeletionFailed(events, volume, told);
-    return outcome;
-  }
-  if (isFinal(error)) await mark.undo(false);
+  const report = (message: string): void => reportDeletionFailed(events, volume, message);
+  if (error.notForwarded || isFinal(error)) await mark.undo(false);
+  if (error.notForwarded) return notForwarded(error, report);
   const { reason, event } = await describeFailedCall({ timeoutMs }, run, error);
-  reportDeletionFailed(events, volume, event);
-  return { kind: isStillRunning(codeName) ? 'running' : 'retry', reason };
+  report(event);
+  return { kind: isStillRunning(error.codeName) ? 'running' : 'retry', reason };
 }

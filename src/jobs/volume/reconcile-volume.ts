@@ -4,13 +4,13 @@ import { isConflict, isNotFound, isOutage, KubeError } from '../../kube/kube-err
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import { type JobKey, workId } from '../../queue/contract.ts';
-import type { Begun, Run } from '../../queue/run.ts';
+import type { Run } from '../../queue/run.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
 import { askRedis } from '../../redis/ask-redis.ts';
 import { traceId } from '../../runtime/trace-id.ts';
 import { type DeletionPlan, planDeletion, shouldDelete } from '../../volumes/deletion.ts';
 import { isOnNode } from '../../volumes/own-node.ts';
-import type { Dependencies } from '../dependencies.ts';
+import type { Dependencies, VolumeRun } from '../dependencies.ts';
 import { waitForClassLimit, withinClassLimit } from '../class-limit.ts';
 import { finished, finishedByCall, type MarkedJob, markJob, MAX_READ_AGE_MS } from '../mark-job.ts';
 import { whyNodesAreUnknown } from '../outcomes.ts';
@@ -29,7 +29,7 @@ import {
 export async function reconcileVolume(deps: Dependencies, job: JobKey, run: Run): Promise<Outcome> {
   const limited = await waitForClassLimit(deps, job, run);
   if (limited !== undefined) return limited;
-  const readMs = deps.clock.nowMs();
+  const startMs = deps.clock.nowMs();
   const begun = await askRedis(run.begun());
   const volume = await deps.kube.get<Volume>(volumes, { name: job.name });
   if (volume?.metadata.uid !== job.uid) {
@@ -46,7 +46,7 @@ export async function reconcileVolume(deps: Dependencies, job: JobKey, run: Run)
       return outcome.kind === 'done' ? finished(outcome.note ?? '', begun.leftMs) : outcome;
     }
     case 'delete':
-      return deleteReleasedVolume(deps, { job, run, volume, readMs, begun });
+      return deleteReleasedVolume({ ...deps, job, run, startMs, begun, volume });
   }
 }
 
@@ -73,25 +73,12 @@ async function setVolumeFinalizer(
   }
 }
 
-/** A PV that is to be deleted, as a run has read it. */
-interface ReleasedVolume {
-  readonly volume: Volume;
-  readonly run: Run;
-  readonly job: JobKey;
-  readonly readMs: number;
-  readonly begun: Begun;
-}
-
 /** Deletes the volume of a Released PV, then the PV, and counts the attempt in upstream's metrics.
  * @throws KubeError, RedisUnavailable */
-async function deleteReleasedVolume(
-  deps: Dependencies,
-  released: ReleasedVolume,
-): Promise<Outcome> {
-  const { counts } = deps;
-  const { volume } = released;
+async function deleteReleasedVolume(volumeRun: VolumeRun): Promise<Outcome> {
+  const { counts, volume } = volumeRun;
   try {
-    const outcome = await attemptDeletion(deps, released);
+    const outcome = await attemptDeletion(volumeRun);
     if (outcome.kind !== 'done' && outcome.kind !== 'later') counts.countNotDeleted(volume);
     return outcome;
   } catch (error) {
@@ -100,51 +87,49 @@ async function deleteReleasedVolume(
   }
 }
 
-async function attemptDeletion(deps: Dependencies, released: ReleasedVolume): Promise<Outcome> {
-  const { job, run, volume } = released;
-  const left = leaveToItsNode(deps, volume);
+async function attemptDeletion(volumeRun: VolumeRun): Promise<Outcome> {
+  const { attachedTo, classOf, facts, log, run, volume } = volumeRun;
+  const left = leaveToItsNode(volumeRun, volume);
   if (left !== undefined) return left;
-  const { classOf, attachedTo } = deps;
-  const plan = planDeletion(volume, { driver: deps.facts(), classOf, attachedTo });
-  if (plan.kind === 'refuse') return refuseDeletion(deps.events, volume, plan);
+  const plan = planDeletion(volume, { driver: facts(), classOf, attachedTo });
+  if (plan.kind === 'refuse') return refuseDeletion(volumeRun, plan);
   if (plan.secret.note !== undefined)
-    deps.log.warn(
+    log.warn(
       { volume: volume.metadata.name, reason: plan.secret.note },
       'the volume is deleted without a secret',
     );
   if (run.signal.aborted) return WORKER_STOPPING;
   const cls = classOf(volume.spec.storageClassName ?? '');
-  return withinClassLimit(deps, { key: job, cls, isNeeded: true }, () =>
-    deleteInDriver(deps, released, plan),
+  return withinClassLimit(volumeRun, { cls, isNeeded: true }, () =>
+    deleteInDriver(volumeRun, plan),
   );
 }
 
 /** Has the driver delete the volume, then deletes its PV. */
 async function deleteInDriver(
-  deps: Dependencies,
-  { job, run, volume, readMs, begun }: ReleasedVolume,
+  volumeRun: VolumeRun,
   { handle, isMigrated, secret }: Extract<DeletionPlan, { kind: 'delete' }>,
 ): Promise<Outcome> {
-  const { clock, kube, events } = deps;
+  const { capacity, clock, counts, kube, log, job, startMs, volume } = volumeRun;
   const secrets = await readSecretValues(kube, secret.ref);
-  if (secrets.kind !== 'values') return refuseWithoutSecret(events, volume, secrets);
-  const shared = await refuseIfShared(deps, volume);
+  if (secrets.kind !== 'values') return refuseWithoutSecret(volumeRun, secrets);
+  const shared = await refuseIfShared(volumeRun);
   if (shared !== undefined) return shared;
-  if (clock.nowMs() - readMs > MAX_READ_AGE_MS) return READ_TOO_OLD;
-  const mark = await markJob(deps, run, { planned: '', isBegun: begun.leftMs !== undefined });
+  if (clock.nowMs() - startMs > MAX_READ_AGE_MS) return READ_TOO_OLD;
+  const mark = await markJob(volumeRun);
   if ('outcome' in mark) return mark.outcome;
   const { endpoint: gateway } = mark;
   const id = workId(job);
-  const notAfterMs = Math.min(mark.notAfterMs, readMs + MAX_READ_AGE_MS);
+  const notAfterMs = Math.min(mark.notAfterMs, startMs + MAX_READ_AGE_MS);
   const call = { id, handle, isMigrated, gateway, notAfterMs };
-  const error = await sendDeleteVolume(deps, call, secrets.values);
-  if (error !== undefined) return endFailedDeletion(deps, { volume, run, mark }, error);
-  deps.capacity.volumeChanged(volume.spec);
-  deps.log.info({ volume: volume.metadata.name, trace: traceId(id), handle }, 'volume deleted');
-  const outcome = await deletePersistentVolume(deps, volume, mark);
+  const error = await sendDeleteVolume(volumeRun, call, secrets.values);
+  if (error !== undefined) return endFailedDeletion(volumeRun, mark, error);
+  capacity.volumeChanged(volume.spec);
+  log.info({ volume: volume.metadata.name, trace: traceId(id), handle }, 'volume deleted');
+  const outcome = await deletePersistentVolume(volumeRun, mark);
   if (outcome.kind !== 'done') return outcome;
-  deps.counts.countDeleted(volume, clock.nowMs() - readMs);
-  return finishedByCall(outcome.note ?? '', mark, deps);
+  counts.countDeleted(volume, clock.nowMs() - startMs);
+  return finishedByCall(outcome.note ?? '', mark, volumeRun);
 }
 
 /** What a list of all PVs found counts for the next run, which comes soon. */
@@ -154,11 +139,8 @@ const READ_TOO_OLD: Outcome = {
 };
 
 /** Deletes the PV of a volume that the driver has deleted. Already gone counts as success. */
-async function deletePersistentVolume(
-  deps: Dependencies,
-  volume: Volume,
-  mark: MarkedJob,
-): Promise<Outcome> {
+async function deletePersistentVolume(volumeRun: VolumeRun, mark: MarkedJob): Promise<Outcome> {
+  const { kube, volume } = volumeRun;
   const { name, uid } = volume.metadata;
   const signal = mark.writeSignal();
   if (signal === undefined)
@@ -166,7 +148,7 @@ async function deletePersistentVolume(
   const limits = { preconditions: { uid }, signal };
   let left: Volume | undefined;
   try {
-    left = await deps.kube.delete<Volume>(volumes, { name }, limits);
+    left = await kube.delete<Volume>(volumes, { name }, limits);
   } catch (error) {
     if (isConflict(error))
       return { kind: 'later', reason: `volume ${name} changed meanwhile`, delayMs: 0 };
@@ -174,7 +156,7 @@ async function deletePersistentVolume(
   }
   // The answer is the PV if finalizers are left on it, else a Status.
   if (left?.metadata?.finalizers === undefined) return { kind: 'done', note: `deleted ${name}` };
-  return setVolumeFinalizer(deps, left, false);
+  return setVolumeFinalizer(volumeRun, left, false);
 }
 
 /** How the run ends of a volume that is another node's; undefined if it is deleted here. */

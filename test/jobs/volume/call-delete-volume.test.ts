@@ -150,7 +150,6 @@ describe('DeleteVolume', () => {
         signal: AbortSignal.abort(),
         queuedMs: 0,
         count: 1,
-        infeasibleBackoffMs: () => Promise.resolve(0),
         lastStatus: () => Promise.resolve(undefined),
         facts: {},
         begun: () => Promise.resolve({ leftMs: undefined, place: '' }),
