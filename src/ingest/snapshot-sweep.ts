@@ -1,10 +1,10 @@
 import { listAll, listPages, type KubeClient } from '../kube/client.ts';
 import { hasFinalizer } from '../kube/finalizer-patches.ts';
 import { addFinalizer, removeFinalizer } from '../kube/finalizers.ts';
-import { SNAPSHOT_SOURCE_PROTECTION } from '../kube/keys.ts';
-import { isOutage, KubeError } from '../kube/kube-error.ts';
+import { SNAPSHOT_SOURCE_PROTECTION as finalizer } from '../kube/keys.ts';
+import { isConflict, isOutage, KubeError } from '../kube/kube-error.ts';
 import type { Claim, Snapshot } from '../kube/objects.ts';
-import { claims, keyOf, snapshots } from '../kube/resources.ts';
+import { claims, keyOf, selectName, snapshots } from '../kube/resources.ts';
 import { sourceId } from '../journal/list-journal.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -30,6 +30,14 @@ export function shouldSweep(intervalMs: number, capabilities: ReadonlySet<string
 /** Refusals that need no warning: ingest may not write snapshots (403), or the snapshot is gone
  * (404) or changed (409). */
 const EXPECTED: ReadonlySet<number> = new Set([403, 404, 409]);
+
+/** Snapshots that lose their finalizer before it is asked again which are in use: few, so that one
+ * of them that is wanted meanwhile lacks it for a short time only. */
+const AT_ONCE = 5;
+/** Of adding a finalizer to a snapshot that changes meanwhile. */
+const MAX_TRIES = 5;
+
+type IsUsed = (snapshot: Snapshot) => boolean;
 
 /** Sweeps while this ingest leads: removes our finalizer from snapshots that kept it although no
  * claim is restored from them, as after a crash or the deletion of a pending claim
@@ -86,29 +94,47 @@ export class SnapshotSweep {
 
   async #releaseUnused(page: readonly Snapshot[]): Promise<void> {
     const { isLeading } = this.#options;
-    const kept = page.filter((snapshot) => hasFinalizer(snapshot, SNAPSHOT_SOURCE_PROTECTION));
+    const kept = page.filter((snapshot) => hasFinalizer(snapshot, finalizer));
     // Without a watch it costs a list of all claims.
     if (kept.length === 0) return;
     // Read after the list, so that a claim created in between counts.
     const known = await restoredBy(this.#options.claims(isLeading));
     const unused = kept.filter(({ metadata }) => !known.has(keyOf(metadata)));
     if (unused.length === 0) return;
-    const isUsed = await this.#readUse();
-    const released: Snapshot[] = [];
-    for (const snapshot of unused)
-      if (!isUsed(snapshot) && isLeading())
-        released.push(...(await this.#write(snapshot, removeFinalizer)));
-    if (released.length === 0) return;
-    // A claim that came after isUsed may have found the finalizer still there and rely on it.
-    const isUsedNow = await this.#readUse();
-    for (const snapshot of released)
-      if (isUsedNow(snapshot)) await this.#write(snapshot, addFinalizer);
+    let isUsed = await this.#readUse();
+    for (let from = 0; from < unused.length && isLeading(); from += AT_ONCE) {
+      const few = unused.slice(from, from + AT_ONCE).filter((snapshot) => !isUsed(snapshot));
+      isUsed = (await this.#release(few)) ?? isUsed;
+    }
+  }
+
+  /** Removes our finalizer, and adds it again where a claim came meanwhile: its worker may have
+   * found the finalizer still there and rely on it.
+   * @returns what is in use by then; undefined if nothing was removed
+   * @throws KubeError if the API server is down */
+  async #release(unused: readonly Snapshot[]): Promise<IsUsed | undefined> {
+    // Where nobody knows what is in use, everything may be.
+    let isUsed: IsUsed = () => true;
+    const released = new Set<Snapshot>();
+    try {
+      for (const snapshot of unused) {
+        if (!this.#options.isLeading()) break;
+        // Before the request, which may have an effect even if there is no answer.
+        released.add(snapshot);
+        if (!(await this.#remove(snapshot))) released.delete(snapshot);
+      }
+      if (released.size === 0) return undefined;
+      isUsed = await this.#readUse();
+      return isUsed;
+    } finally {
+      for (const snapshot of released) if (isUsed(snapshot)) await this.#addAgain(snapshot);
+    }
   }
 
   /** Asks the API server what snapshots are in use: a claim that is pending is restored from them,
    * or a claim in the journal, which may be gone itself.
    * @throws KubeError */
-  async #readUse(): Promise<(snapshot: Snapshot) => boolean> {
+  async #readUse(): Promise<IsUsed> {
     const { client, openSources } = this.#options;
     // Claims before the journal: a claim that is noted in between was still in the list.
     const restored = await restoredBy(listAll<Claim>(client, claims));
@@ -117,24 +143,38 @@ export class SnapshotSweep {
       restored.has(keyOf(metadata)) || open.has(sourceId(snapshots, metadata));
   }
 
-  /** Adds or removes our finalizer.
-   * @returns the snapshot as it is then; none if the API server refused
+  /** @returns false if the API server refuses it
    * @throws KubeError if the API server is down */
-  async #write(
-    object: Snapshot,
-    change: typeof addFinalizer | typeof removeFinalizer,
-  ): Promise<readonly Snapshot[]> {
+  async #remove(object: Snapshot): Promise<boolean> {
     const { client, log } = this.#options;
-    const finalizer = SNAPSHOT_SOURCE_PROTECTION;
     try {
-      return [await change(client, { resource: snapshots, object, finalizer })];
+      await removeFinalizer(client, { resource: snapshots, object, finalizer });
+      return true;
     } catch (error) {
       if (!(error instanceof KubeError) || isOutage(error)) throw error;
       log[EXPECTED.has(error.code) ? 'debug' : 'warn'](
         { snapshot: keyOf(object.metadata), error: error.message },
         'the snapshot’s finalizer is left to the next sweep',
       );
-      return [];
+      return false;
+    }
+  }
+
+  /** Adds our finalizer to the snapshot as it is now, unless it has it. Never throws. */
+  async #addAgain(snapshot: Snapshot, tries = 1): Promise<void> {
+    const { client, log } = this.#options;
+    const { namespace, name, uid } = snapshot.metadata;
+    const one = { namespace, fieldSelector: selectName(name) };
+    try {
+      for await (const object of listAll<Snapshot>(client, snapshots, one))
+        if (object.metadata.uid === uid)
+          await addFinalizer(client, { resource: snapshots, object, finalizer });
+    } catch (error) {
+      if (isConflict(error) && tries < MAX_TRIES) return this.#addAgain(snapshot, tries + 1);
+      log.warn(
+        { snapshot: keyOf(snapshot.metadata), error: messageOf(error) },
+        'the snapshot’s finalizer is left out until the claim that needs it is tried again',
+      );
     }
   }
 

@@ -260,6 +260,51 @@ describe('snapshot sweep', () => {
     assert.deepEqual(await finalizers(), [FOREIGN, OURS]);
   });
 
+  it('asks again what is in use after five removals', async () => {
+    const names = Array.from({ length: 10 }, (_, i) => `s${i}`);
+    const [first] = await Promise.all(names.map((name) => snapshot(name)));
+    assert.ok(first);
+    let wasAddedAgain: boolean | undefined;
+    const update: KubeClient['update'] = async (resource, ref, object) => {
+      rig.openSources = new Set([sourceId(snapshots, first.metadata)]);
+      if (ref.name === 's5') wasAddedAgain = (await finalizers('s0')).includes(OURS);
+      return kube.update(resource, ref, object);
+    };
+    await sweepOnce({ client: { ...kube, update } });
+    assert.equal(wasAddedAgain, true);
+  });
+
+  it('adds the finalizer again to a snapshot that has changed once more', async () => {
+    const { metadata } = await snapshot('s');
+    let isAdded = false;
+    const update: KubeClient['update'] = async (resource, ref, object) => {
+      rig.openSources = new Set([sourceId(snapshots, metadata)]);
+      if (!isAdded && !(await finalizers()).includes(OURS)) {
+        isAdded = true;
+        const labels = { body: { metadata: { labels: { changed: 'meanwhile' } } } };
+        await kube.patch(snapshots, ref, { type: 'merge', ...labels });
+      }
+      return kube.update(resource, ref, object);
+    };
+    start({ client: { ...kube, update } }).begin();
+    await until(() => isAdded, 'it is to be added again');
+    await until(async () => (await finalizers()).includes(OURS), 'it is added again');
+    assert.equal((await current())?.metadata.labels?.['changed'], 'meanwhile');
+  });
+
+  it('adds all finalizers again if it can’t be read any more what is in use', async () => {
+    await Promise.all(['a', 'b', 'c'].map((name) => snapshot(name)));
+    let reads = 0;
+    const openSources = (): Promise<ReadonlySet<string>> =>
+      (reads += 1) === 2
+        ? Promise.reject(new Error('the journal is away'))
+        : rig.parts.openSources();
+    start({ openSources }).begin();
+    await until(() => lines.length > 0, 'it is logged');
+    assert.match(lines[0] ?? '', /the next sweep tries again/);
+    for (const name of ['a', 'b', 'c']) assert.deepEqual(await finalizers(name), [OURS]);
+  });
+
   for (const [what, code] of [
     ['changed meanwhile', 409],
     ['may not be written', 403],
