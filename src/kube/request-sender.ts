@@ -100,8 +100,8 @@ export class RequestSender {
     for (let retries = 0; ; retries += 1) {
       await this.#waitForRate(call, endMs, signal);
       // At least 1 ms, so that there always is a timer.
-      const leftMs = Math.max(1, Math.ceil(endMs - performance.now()));
-      const answer = await this.#exchange(call, { timeoutMs: leftMs, signal });
+      const leftMs = (): number => Math.max(1, Math.ceil(endMs - performance.now()));
+      const answer = await this.#exchange(call, leftMs, { signal });
       if (!(answer instanceof KubeError)) return answer;
       const delayMs = retryDelayMs(call, answer, retries);
       if (delayMs === undefined || performance.now() + delayMs >= endMs) throw answer;
@@ -118,7 +118,7 @@ export class RequestSender {
   /** Opens a watch and follows it to its end.
    * @throws KubeError, or what a callback throws */
   async watch(call: ApiCall, o: ExchangeOptions): Promise<void> {
-    const answer = await this.#exchange(call, o);
+    const answer = await this.#exchange(call, () => o.timeoutMs, o);
     if (answer instanceof KubeError) throw answer;
   }
 
@@ -140,13 +140,19 @@ export class RequestSender {
   }
 
   /** Sends a request; after a 401 once more, with credentials that are read again.
+   * @param timeoutMs  asked before each of the two
    * @returns the body of a 2xx answer, or the error that another answer or a network fault means
    * @throws  KubeError if there are no credentials */
-  async #exchange(call: ApiCall, o: ExchangeOptions): Promise<Buffer | KubeError> {
+  async #exchange(
+    call: ApiCall,
+    timeoutMs: () => number,
+    o: Omit<ExchangeOptions, 'timeoutMs'>,
+  ): Promise<Buffer | KubeError> {
     const credentials = await this.#credentials(call);
-    const answer = await this.#exchangeOnce(call, credentials, o);
+    const answer = await this.#exchangeOnce(call, credentials, { ...o, timeoutMs: timeoutMs() });
     if (!(answer instanceof KubeError) || answer.code !== 401) return answer;
-    return this.#exchangeOnce(call, await this.#credentials(call, credentials), o);
+    const renewed = await this.#credentials(call, credentials);
+    return this.#exchangeOnce(call, renewed, { ...o, timeoutMs: timeoutMs() });
   }
 
   async #credentials(call: ApiCall, refused?: Credentials): Promise<Credentials> {

@@ -521,6 +521,18 @@ describe('credentials', () => {
     assert.equal(server.seen.length, 2);
   });
 
+  it('that are renewed after a 401 give the call no more time than it has', async () => {
+    const startMs = performance.now();
+    server.handler = (seen, reply) => {
+      if (server.seen.length === 1) setTimeout(() => void locked(seen, reply), 1_000);
+    };
+    const client = connect({ to: { credentials: bearer(() => 'old') } });
+    const call = client.get(volumes, { name: 'x' }, { timeoutMs: 1_500 });
+    await assert.rejects(call, { name: 'KubeError', reason: 'Timeout' });
+    assert.equal(server.seen.length, 2);
+    assert.ok(performance.now() - startMs < 2_400);
+  });
+
   it('that can not be read make the call fail unsent', async () => {
     const client = connect({
       to: { credentials: () => Promise.reject(new Error('the plugin failed')) },
