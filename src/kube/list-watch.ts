@@ -7,7 +7,7 @@ import { Outage } from '../runtime/outage.ts';
 import { type KubeClient, PAGE_SIZE } from './client.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
 import { createReflectorMetrics, type ReflectorMetrics } from './metrics.ts';
-import { type Resource, versionOf } from './resources.ts';
+import { rawKey, type Resource, versionOf } from './resources.ts';
 import type { WatchEvent } from './watch-decoder.ts';
 
 /** What a list and watch fills. */
@@ -234,7 +234,7 @@ export class ListWatch {
     const how = { ...this.#selection, limit, continueToken, signal, timeoutMs: PAGE_TIMEOUT_MS };
     const { items, ...page } = await client.list<unknown>(resource, how);
     signal.throwIfAborted();
-    for (const item of items) this.#sink.put(item, 'listed');
+    for (const item of items) this.#pass(item, () => this.#sink.put(item, 'listed'));
     return { ...page, objects: items.length };
   }
 
@@ -271,8 +271,22 @@ export class ListWatch {
     this.#heardMs = performance.now();
     this.#version = versionOf(object) ?? this.#version;
     if (type === 'BOOKMARK') return;
-    if (type === 'DELETED') this.#sink.remove(object);
-    else this.#sink.put(object, type === 'ADDED' ? 'added' : 'modified');
+    this.#pass(object, () => {
+      if (type === 'DELETED') this.#sink.remove(object);
+      else this.#sink.put(object, type === 'ADDED' ? 'added' : 'modified');
+    });
+  }
+
+  /** Passes an object on. One for which the sink throws must not end the list or the watch: the
+   * next one would bring it again. */
+  #pass(object: unknown, call: () => void): void {
+    try {
+      call();
+    } catch (err) {
+      const { resource, log } = this.#options;
+      const fields = { resource: resource.plural, object: rawKey(object), err };
+      log.error(fields, 'object skipped: its handler failed');
+    }
   }
 
   /** @returns the pause before the next cycle */

@@ -89,11 +89,12 @@ export class Transport {
     try {
       const pool = o.watch === undefined ? pools.calls : pools.watches;
       // While it waits for a connection, undici does not heed the signal.
-      const answer = await unlessAborted(this.#send(pool, request, limit.signal), limit.signal);
+      const answer = await unlessAborted(
+        this.#send(pool, request, limit.signal).catch(toNetworkError(title)),
+        limit.signal,
+      );
       if (answer === undefined) throw limit.signal.reason;
-      return await receive(answer, timer, o.watch);
-    } catch (error) {
-      throw error instanceof KubeError ? error : networkError(title, error);
+      return await receive(title, answer, timer, o.watch);
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener('abort', onAbort);
@@ -156,20 +157,42 @@ function createPool(access: Place, tls: TlsMaterial, connections: number | null)
 
 /** @param timer  begins anew with whatever a watch receives */
 async function receive(
+  title: string,
   { statusCode: code, headers, body }: Dispatcher.ResponseData,
   timer: NodeJS.Timeout,
-  watch: WatchHandler | undefined,
+  handler: WatchHandler | undefined,
 ): Promise<WireAnswer> {
   const [retryAfter] = [headers['retry-after']].flat();
-  if (watch === undefined || !isSuccess(code))
-    return { code, body: Buffer.from(await body.arrayBuffer()), retryAfter };
-  watch.onOpen();
-  timer.refresh();
-  for await (const chunk of body) {
+  const watch = isSuccess(code) ? handler : undefined;
+  const pieces: Buffer[] = [];
+  if (watch !== undefined) {
+    watch.onOpen();
     timer.refresh();
-    watch.onBody(chunk as Buffer);
   }
-  return { code, body: Buffer.alloc(0), retryAfter };
+  for await (const piece of piecesOf(title, body)) {
+    if (watch === undefined) pieces.push(piece);
+    else {
+      timer.refresh();
+      watch.onBody(piece);
+    }
+  }
+  return { code, body: Buffer.concat(pieces), retryAfter };
+}
+
+/** @throws KubeError if the body breaks off; nothing that its reader throws */
+async function* piecesOf(title: string, body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  try {
+    yield* body;
+  } catch (error) {
+    toNetworkError(title)(error);
+  }
+}
+
+/** Throws what an error of undici means. */
+function toNetworkError(title: string): (error: unknown) => never {
+  return (error) => {
+    throw error instanceof KubeError ? error : networkError(title, error);
+  };
 }
 
 /** Makes the error of a connection that could not be made, or that broke. */

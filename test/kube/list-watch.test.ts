@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { after, afterEach, beforeEach, describe, it } from 'node:test';
 import { createKubeClient } from '#src/kube/client.ts';
 import { ListWatch, type ListWatchOptions, type ObjectSink } from '#src/kube/list-watch.ts';
-import { claims } from '#src/kube/resources.ts';
-import { silentLog } from '#src/runtime/log.ts';
+import { claims, rawKey } from '#src/kube/resources.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
 import {
   type OpenWatch,
   plainAccess,
@@ -37,7 +37,7 @@ function servePages(seen: Seen, reply: Reply): void {
   if (seen.query.has('watch')) watches.push(reply.watch());
   else reply.json(200, { metadata: { resourceVersion: '10' }, items: [object('a', '1')] });
 }
-function start(o: Partial<ListWatchOptions> = {}): ListWatch {
+function start(o: Partial<ListWatchOptions> = {}, ownSink: Partial<ObjectSink> = {}): ListWatch {
   const nameOf = (raw: unknown) => (raw as ReturnType<typeof object>).metadata.name;
   const sink: ObjectSink = {
     size: 0,
@@ -45,6 +45,7 @@ function start(o: Partial<ListWatchOptions> = {}): ListWatch {
     put: (raw, how) => void done.push(`${how} ${nameOf(raw)}`),
     remove: (raw) => void done.push(`removed ${nameOf(raw)}`),
     endList: () => void done.push('end'),
+    ...ownSink,
   };
   const listWatch = new ListWatch(
     {
@@ -133,6 +134,39 @@ describe('when a watch last brought something', () => {
     assert.equal(listWatch.heardMs, undefined);
     watches[1]?.send('ADDED', object('b', '11'));
     await until(() => listWatch.heardMs !== undefined, 'it has brought something');
+  });
+});
+
+describe('an object whose handler throws', () => {
+  it('is logged and skipped, in a list and in a watch, which go on', async () => {
+    const lines: string[] = [];
+    const log = createLogger({
+      name: 'test',
+      verbosity: 0,
+      format: 'text',
+      write: (line) => void lines.push(line),
+    });
+    const listWatch = start(
+      { log },
+      {
+        put: (raw) => {
+          const name = rawKey(raw) ?? '';
+          if (name.length === 1) throw new Error('handler broke');
+          done.push(name);
+        },
+      },
+    );
+    await until(() => watches.length === 1, 'the watch is open');
+    watches[0]?.send('ADDED', object('b', '11'));
+    watches[0]?.send('ADDED', object('good', '12'));
+    await until(() => done.includes('good'), 'the next one arrives');
+    assert.deepEqual([done, watches.length], [['begin', 'end', 'good'], 1]);
+    const failures = lines.filter((line) => line.includes('handler broke'));
+    assert.deepEqual(
+      failures.map((line) => /object=(\S+)/.exec(line)?.[1]),
+      ['a', 'b'],
+    );
+    assert.equal(listWatch.trouble, undefined);
   });
 });
 
