@@ -195,14 +195,39 @@ function toNetworkError(title: string): (error: unknown) => never {
   };
 }
 
+/** What to do about a failed TLS handshake: by the messages of Node.js and OpenSSL. */
+const TLS_FIXES: readonly (readonly [message: RegExp, fix: string])[] = [
+  [
+    /self.signed|unable to (verify|get)/,
+    'correct certificate-authority in the kubeconfig, or ca.crt of the pod',
+  ],
+  [
+    /does not match certificate/,
+    'correct server or tls-server-name in the kubeconfig, or --master',
+  ],
+  [
+    /has expired|not yet valid/,
+    'renew the API server’s certificate, or set the clock of this host',
+  ],
+  [
+    /wrong version number|secure TLS/,
+    'check that the API server is at this address (server in the kubeconfig, or --master)',
+  ],
+  [/alert (.*certificate|unknown ca)/, 'renew client-certificate and client-key in the kubeconfig'],
+];
+
 /** Makes the error of a connection that could not be made, or that broke. */
 function networkError(title: string, cause: unknown): KubeError {
   // Node's error for several refused addresses has no message of its own.
   const [first = cause]: unknown[] = cause instanceof AggregateError ? cause.errors : [];
-  const { syscall = '', code } = isFields(first) ? first : {};
+  const message = messageOf(first);
+  const { syscall = '', code, reason = message } = isFields(first) ? first : {};
+  const fix = TLS_FIXES.find(([text]) => text.test(message))?.[1];
+  if (fix !== undefined)
+    return unansweredError(title, 'Network', `TLS failed (${String(reason)}): ${fix}`, cause);
   const isUnreachable =
     ['connect', 'getaddrinfo'].includes(String(syscall)) || code === 'UND_ERR_CONNECT_TIMEOUT';
-  return unansweredError(title, isUnreachable ? 'Unreachable' : 'Network', messageOf(first), cause);
+  return unansweredError(title, isUnreachable ? 'Unreachable' : 'Network', message, cause);
 }
 
 export function isSuccess(code: number): boolean {
