@@ -10,6 +10,8 @@ import { defaultNameOf, VolumeIndex } from './volume-index.ts';
 
 /** How long ago a watch may have brought something whose claims count as fresh. */
 const MAX_SILENCE_MS = 5_000;
+/** How long a list of volumes waits for further drivers. */
+const GATHER_MS = 200;
 
 /** Lists and watches claims, classes and volumes, for all drivers. Keeps those that may need a job,
  * and little of the others (docs/decisions/0011). */
@@ -34,11 +36,13 @@ export class Informers extends ObjectSource {
     return this.#watches.find(({ trouble }) => trouble !== undefined)?.trouble;
   }
 
-  /** Lists the volumes again: of those of this driver, too little was kept. */
+  /** Lists the volumes again, unless a list has yet to begin: of those of this driver, too little
+   * was kept. Drivers that come within a moment share one list. */
   override serve(driver: ServedDriver) {
-    const listed = new Promise<void>((resolve) => this.#unlisted.push(resolve));
+    const listed = new Promise<void>((resolve) => {
+      if (this.#unlisted.push(resolve) === 1) setTimeout(() => this.#relist(), GATHER_MS).unref();
+    });
     const serving = super.serve(driver);
-    this.#volumeWatch.relist();
     return {
       ...serving,
       waitForSync: async (signal: AbortSignal): Promise<void> => {
@@ -99,6 +103,10 @@ export class Informers extends ObjectSource {
 
   override async stop(): Promise<void> {
     await Promise.all(this.#watches.map((watch) => watch.stop()));
+  }
+
+  #relist(): void {
+    if (this.#unlisted.length > 0) this.#volumeWatch.relist();
   }
 
   get #watches() {

@@ -372,6 +372,32 @@ describe('Informers', () => {
     assert.ok(!names.includes('of-later-3'));
   });
 
+  it('lists the volumes once for drivers that are served within a moment', async () => {
+    let lists = 0;
+    const counting: KubeClient = {
+      ...kube,
+      list: (resource, o = {}) => {
+        if (resource === volumes && o.limit !== 1 && o.continueToken === undefined) lists += 1;
+        return kube.list(resource, o);
+      },
+    };
+    const own = new Informers({ client: counting, log: silentLog, metrics: new Registry() });
+    const synced = async (name: string): Promise<void> => {
+      const driver = { name, controllerCapabilities: new Set<string>() };
+      const served = new EventHandler(driver, queue, own, silentLog);
+      await own.serve({ handler: served }).waitForSync(AbortSignal.timeout(10_000));
+    };
+    await synced('first.example');
+    await Promise.all(
+      ['a', 'b', 'c'].map(async (name, turn) => {
+        await systemClock.sleep(10 * turn);
+        await synced(`${name}.example`);
+      }),
+    );
+    await own.stop();
+    assert.equal(lists, 2);
+  });
+
   it('passes on nothing while the leader queue blocks', async () => {
     queue.block();
     await aClaim('blocked', 'there');
