@@ -12,7 +12,8 @@ export interface ProcessEntry {
   readonly process: string;
   readonly instance: string;
   readonly version: string;
-  /** The drivers that an ingest leads, or whose jobs a jobs process takes. */
+  /** The drivers that an ingest leads, or whose jobs a jobs process takes; none of a process of a
+   * version that does not say so. */
   readonly drivers: readonly string[];
   /** Failed checks and notes of its /readyz. */
   readonly lines: readonly string[];
@@ -72,8 +73,11 @@ function parse(instance: string, text: string): ProcessEntry | undefined {
   const fields = parseJson(text.slice(text.indexOf(' ') + 1));
   if (!isFields(fields)) return undefined;
   const { process, version, drivers, lines } = fields;
-  if (typeof process !== 'string' || !Array.isArray(drivers) || !Array.isArray(lines))
-    return undefined;
-  const texts = { drivers: drivers.map(String), lines: lines.map(String) };
+  if (typeof process !== 'string') return undefined;
+  const texts = { drivers: toTexts(drivers), lines: toTexts(lines) };
   return { process, instance, version: String(version), ...texts };
+}
+
+function toTexts(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.map(String) : [];
 }
