@@ -39,7 +39,7 @@ export interface CapacityControllerOptions {
   /** Takes what the workers have told since the last time. */
   readonly takeHints: () => Promise<readonly string[]>;
   /** Finds the owner of the objects; undefined: they have none. */
-  readonly findOwner: () => Promise<OwnerReference | undefined>;
+  readonly findOwner: (signal: AbortSignal) => Promise<OwnerReference | undefined>;
   readonly isLeading: () => boolean;
   readonly manager: CapacityManager;
   /** The one namespace that has our objects. */
@@ -194,9 +194,10 @@ export class CapacityController {
   async #findOwner(): Promise<void> {
     const { findOwner, log } = this.#options;
     try {
-      this.#owner = await findOwner();
+      this.#owner = await findOwner(this.#stopped.signal);
       this.#ownerTrouble = undefined;
     } catch (error) {
+      if (this.#stopped.signal.aborted) return;
       const trouble = `look up owner(s) of pod: ${messageOf(error)}`;
       if (trouble !== this.#ownerTrouble)
         log.warn({ reason: trouble }, 'no capacity is published yet');

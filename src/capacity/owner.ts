@@ -1,5 +1,6 @@
 import type { KubeClient } from '../kube/client.ts';
 import type { KubeObject, OwnerReference } from '../kube/objects.ts';
+import type { CallOptions } from '../kube/request-sender.ts';
 import { apiVersionOf, pods, type Resource } from '../kube/resources.ts';
 
 /** The pod has no owner at the level that was asked for. */
@@ -14,12 +15,13 @@ class OwnerError extends Error {
 export async function lookUpOwner(
   kube: Pick<KubeClient, 'get'>,
   at: { readonly namespace: string; readonly podName: string; readonly level: number },
+  options: CallOptions = {},
 ): Promise<OwnerReference> {
   const { namespace } = at;
   let resource: Resource = pods;
   let name = at.podName;
   for (let left = at.level; ; left -= 1) {
-    const object = await kube.get<KubeObject>(resource, { namespace, name });
+    const object = await kube.get<KubeObject>(resource, { namespace, name }, options);
     const identity = { apiVersion: apiVersionOf(resource), kind: resource.kind, name };
     const title = `${identity.apiVersion}/${identity.kind} "${name}" in namespace "${namespace}"`;
     if (object === undefined) throw new OwnerError(`${title} does not exist`);

@@ -53,8 +53,10 @@ export function startCapacity(
     classes,
     ownNode,
     takeHints: () => takeHints(inRedis),
-    findOwner: async () =>
-      podName === undefined ? undefined : lookUpOwner(kube, { namespace, podName, level }),
+    findOwner: async (signal) =>
+      podName === undefined
+        ? undefined
+        : lookUpOwner(kube, { namespace, podName, level }, { signal }),
     isLeading,
     manager: { driver, managedBy: managedBy(ownNode) },
     namespace,

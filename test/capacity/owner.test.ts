@@ -1,9 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { CapacityController } from '#src/capacity/controller.ts';
+import { managedBy } from '#src/capacity/objects.ts';
 import { lookUpOwner } from '#src/capacity/owner.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { pods } from '#src/kube/resources.ts';
 import type { OwnerReference } from '#src/kube/objects.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { createLogger } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const NAMESPACE = 'default';
@@ -94,5 +99,47 @@ describe('the owner of capacity objects', () => {
     others.set('default/jobs-1', replicaSet);
     const { blockOwnerDeletion: _, ...expected } = owner('Deployment', 'jobs');
     assert.deepEqual(await find('of-replica', 2), expected);
+  });
+
+  it('is looked for no more when the process stops', async () => {
+    let isAsked = (): void => undefined;
+    const asked = new Promise<void>((resolve) => (isAsked = resolve));
+    const lines: string[] = [];
+    const write = (line: string) => void lines.push(line);
+    const get: KubeClient['get'] = (_resource, _ref, { signal } = {}) => {
+      isAsked();
+      return new Promise((_resolve, reject) =>
+        signal?.addEventListener('abort', () => reject(new Error('aborted'))),
+      );
+    };
+    const at = { namespace: NAMESPACE, podName: 'bare', level: 0 };
+    const controller = new CapacityController({
+      kube,
+      getCapacity: () => Promise.reject(new Error('it is not asked')),
+      gateway: () => Promise.resolve(''),
+      classes: () => [],
+      ownNode: undefined,
+      takeHints: () => Promise.resolve([]),
+      findOwner: (signal) => lookUpOwner({ get }, at, { signal }),
+      isLeading: () => true,
+      manager: { driver: 'd.example', managedBy: managedBy(undefined) },
+      namespace: NAMESPACE,
+      includesImmediate: false,
+      pollMs: 60_000,
+      threads: 1,
+      timeoutMs: 1_000,
+      backoff: { startMs: 10, maxMs: 10 },
+      writes: { perSecond: 0, burst: 1 },
+      metrics: new Registry(),
+      clock: systemClock,
+      log: createLogger({ name: 'test', verbosity: 0, format: 'text', write }),
+      stepMs: 20,
+    });
+    await asked;
+    await controller.stop();
+    assert.deepEqual(
+      lines.filter((line) => line.includes('no capacity is published')),
+      [],
+    );
   });
 });
