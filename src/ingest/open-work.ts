@@ -5,8 +5,7 @@ import type { Claim } from '../kube/objects.ts';
 import { readClaim } from '../kube/read-claim.ts';
 import type { JobKey, KeyToQueue } from '../queue/contract.ts';
 import { WorkQueue } from '../queue/work-queue.ts';
-import { openRedis, type RedisLink } from '../redis/connection.ts';
-import type { RedisPlace } from '../redis/key-prefix.ts';
+import { openRedis } from '../redis/connection.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 import { isTerminatingCloneSource } from '../volumes/data-source.ts';
 import { classNameOf, selectedNodeOf } from '../volumes/eligibility.ts';
@@ -17,13 +16,7 @@ import type { ObjectSource } from './objects/object-source.ts';
 import { transformWatchedClaim } from './objects/transforms.ts';
 
 /** What gives the claims and volumes of a driver their jobs. */
-export interface Work {
-  readonly dispatcher: Dispatcher;
-  readonly journal: Journal;
-  readonly work: WorkQueue;
-  readonly link: RedisLink;
-  readonly place: RedisPlace;
-}
+export type Work = ReturnType<typeof openWork>;
 
 /** Opens it for one driver.
  * @param onMayNeedAgain  an event came for a claim while its job ran or its entry left
@@ -32,7 +25,7 @@ export function openWork(
   { context, connections, place: { prefix, driver }, journal: place, source }: DriverBase,
   onMayNeedAgain: (claim: JobKey) => void,
   onOutdated: () => void,
-): Work {
+) {
   const { flags, closers, health, log, metrics } = context;
   const { kube: client, redisAccess: access } = connections;
   const link = openRedis({

@@ -188,7 +188,7 @@ async function serveDriver(deps: DriverDeps): Promise<EventHandler> {
   }
   const driver = { ...info, inTreeName: inTreeNameOf(info.name), ownNode: ownLeader?.node };
   const handler = new EventHandler(driver, queue, source, log);
-  const serving = source.serve({ handler, onClassChange: () => classChanges.notify() });
+  const serving = source.serve(handler, () => classChanges.notify());
   closers.add('objects of the driver', () => serving.stop());
   await serving.waitForSync(stopping);
   return handler;
@@ -254,11 +254,8 @@ function openWaits(deps: DriverDeps): void {
 /** Tells the workers which handles several PVs name, where PVs are watched. */
 function openHandlePublisher({ context, place, isLeading }: DriverDeps, informers: Informers) {
   const { closers, log } = context;
-  const store = redisSharedHandles(place);
-  const publisher = new HandlePublisher({ informers, store, isLeading, log });
+  const publisher = new HandlePublisher(informers, redisSharedHandles(place), isLeading, log);
   closers.add('handle publisher', () => publisher.stop());
-  const end = informers.sharing.subscribe(() => publisher.changed());
-  closers.add('changes of shared handles', end);
 }
 
 /** Reports orphans and missing volumes at each interval, if the driver can list its volumes. */

@@ -1,7 +1,8 @@
 import { describe, it, type TestContext } from 'node:test';
-import { HandlePublisher, type HandlePublisherOptions } from '#src/ingest/handle-publisher.ts';
+import { HandlePublisher } from '#src/ingest/handle-publisher.ts';
 import { redisSharedHandles } from '#src/hints/shared-handles.ts';
 import { Closers } from '#src/runtime/closers.ts';
+import { Listeners } from '#src/runtime/listeners.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { handleHash, type VolumeIdentity } from '#src/volumes/handles.ts';
 import { startTestRedis } from '../harness/redis.ts';
@@ -11,6 +12,7 @@ const identity = (id: string): VolumeIdentity => ({ driver: 'd.example', id, for
 
 /** What an ingest sees of PVs. */
 class View {
+  readonly sharing = new Listeners<void>();
   isFollowingVolumes = true;
   handles = new Map<number, readonly string[]>();
   sharedHandles = () => this.handles;
@@ -29,12 +31,9 @@ async function openPublishers(t: TestContext) {
   const store = redisSharedHandles({ redis: redis, prefix: 'csi', driver: 'd.example' });
   return {
     redis,
-    open(informers: View, change: Partial<HandlePublisherOptions> = {}): HandlePublisher {
-      const isLeading = (): boolean => true;
-      const options = { informers, store, isLeading, log: silentLog };
-      const publisher = new HandlePublisher({ ...options, ...change });
+    open(view: View, isLeading = (): boolean => true): void {
+      const publisher = new HandlePublisher(view, store, isLeading, silentLog);
       closers.add('publisher', () => publisher.stop());
-      return publisher;
     },
     isKnown: async () => (await store.sharersOf(identity('h'))) !== undefined,
     isShared: async () => (await store.sharersOf(identity('h')))?.includes('one') === true,
@@ -45,14 +44,14 @@ describe('handle publisher', { concurrency: true }, () => {
   it('publishes a handle as soon as a second PV names it', async (t) => {
     const { isKnown, isShared, open } = await openPublishers(t);
     const view = new View();
-    const publisher = open(view);
+    open(view);
     await until(isKnown, 'the empty view is published');
     share(view);
-    publisher.changed();
+    view.sharing.notify();
     // Less than a period.
     await until(isShared, 'the handle is published', 900);
     view.handles = new Map();
-    publisher.changed();
+    view.sharing.notify();
     await until(async () => !(await isShared()), 'the handle is not shared any more', 900);
   });
 
@@ -81,9 +80,9 @@ describe('handle publisher', { concurrency: true }, () => {
     const { isKnown, isShared, open } = await openPublishers(t);
     const [first, second] = [new View(), new View()];
     let firstLeads = true;
-    open(first, { isLeading: () => firstLeads });
+    open(first, () => firstLeads);
     share(second);
-    open(second, { isLeading: () => !firstLeads });
+    open(second, () => !firstLeads);
     await until(isKnown, 'the first has published');
     firstLeads = false;
     await until(isShared, 'the second has published', 10_000);

@@ -8,6 +8,7 @@ import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
 import type { ObjectSource } from './object-source.ts';
 import {
   claimNeed,
+  type EnqueueHow,
   judgeClaimChange,
   judgeVolumeChange,
   keyOfClaim,
@@ -21,9 +22,6 @@ import type { WatchedClaim } from './transforms.ts';
 type Objects = Pick<ObjectSource, 'classOf' | 'hasVolume' | 'claims' | 'volumes' | 'unfinished'>;
 
 type ChangeHow = 'added' | 'modified';
-
-/** How a key is passed on: see LeaderOnlyQueue. */
-export type EnqueueHow = 'ensureQueued' | 'enqueueNow';
 
 /** Asks the predicates about claims and volumes of one driver that were added or modified, and
  * passes the keys of those that need a job to the queue. */
@@ -49,9 +47,8 @@ export class EventHandler {
     if (previous === undefined)
       return this.enqueueClaim(claim, how === 'modified' ? 'enqueueNow' : 'ensureQueued');
     const neededJob = this.#claimNeed(previous).kind === 'job';
-    const meaning = judgeClaimChange(claim, previous, { neededJob, driver: this.driver });
-    if (meaning === 'irrelevant') return;
-    this.enqueueClaim(claim, meaning === 'need-changed' ? 'ensureQueued' : 'enqueueNow');
+    const meaning = judgeClaimChange(claim, previous, neededJob, this.driver);
+    if (meaning !== undefined) this.enqueueClaim(claim, meaning);
   }
 
   /** A volume was added or modified, as with claims. */
@@ -59,11 +56,7 @@ export class EventHandler {
     if (previous === undefined)
       return this.enqueueVolume(volume, how === 'modified' ? 'enqueueNow' : 'ensureQueued');
     const meaning = judgeVolumeChange(volume, previous, this.driver);
-    const key = this.keyOfVolume(volume);
-    if (meaning === 'deleting' && key !== undefined) this.queue.promote(key);
-    // Also for `need-changed`: a delayed deletion has to run to find that the policy has changed.
-    if (meaning !== 'deleting' && meaning !== 'irrelevant')
-      this.enqueueVolume(volume, 'enqueueNow');
+    if (meaning !== undefined) this.enqueueVolume(volume, meaning);
   }
 
   /** Passes the claim's key on if it needs a job. */

@@ -4,7 +4,8 @@ import type { Claim, ObjectMeta, Volume } from '../../kube/objects.ts';
 import { claims, keyOf, rawKey, versionOf, volumes } from '../../kube/resources.ts';
 import { unlessAborted } from '../../runtime/clock.ts';
 import { Listeners } from '../../runtime/listeners.ts';
-import { type Look, ObjectSource, type ServedDriver, type SourceOptions } from './object-source.ts';
+import type { EventHandler } from './event-handler.ts';
+import { type Look, ObjectSource, type SourceOptions } from './object-source.ts';
 import { transformClaim, transformVolume } from './transforms.ts';
 import { defaultNameOf, VolumeIndex } from './volume-index.ts';
 
@@ -38,11 +39,11 @@ export class Informers extends ObjectSource {
 
   /** Lists the volumes again, unless a list has yet to begin: of those of this driver, too little
    * was kept. Drivers that come within a moment share one list. */
-  override serve(driver: ServedDriver) {
+  override serve(handler: EventHandler, onClassChange: () => void) {
     const listed = new Promise<void>((resolve) => {
       if (this.#unlisted.push(resolve) === 1) setTimeout(() => this.#relist(), GATHER_MS).unref();
     });
-    const serving = super.serve(driver);
+    const serving = super.serve(handler, onClassChange);
     return {
       ...serving,
       waitForSync: async (signal: AbortSignal): Promise<void> => {

@@ -31,14 +31,6 @@ export interface Look {
   readonly object: unknown;
 }
 
-/** A driver that is served by a source. */
-export interface ServedDriver {
-  /** Told of each change of a claim or volume that may concern a job. */
-  readonly handler: EventHandler;
-  /** Called when a class was added, modified or deleted. */
-  readonly onClassChange?: () => void;
-}
-
 export interface SourceOptions {
   readonly client: KubeClient;
   readonly log: Logger;
@@ -59,7 +51,8 @@ export abstract class ObjectSource {
   protected readonly pendingClaims: Store<WatchedClaim>;
   protected readonly pendingVolumes: Store<Volume>;
   protected readonly log: Logger;
-  readonly #drivers = new Set<ServedDriver>();
+  /** By the handler of each driver that is served: what to call when a class has changed. */
+  readonly #drivers = new Map<EventHandler, () => void>();
 
   /** @param isTold  whether the drivers are told that an object was added or modified */
   constructor(options: SourceOptions, isTold: (change: Change<unknown>) => boolean) {
@@ -80,7 +73,7 @@ export abstract class ObjectSource {
       resource: volumes,
       transform: transformVolume,
       isKept: (volume) =>
-        [...this.#drivers].some(({ handler }) => handler.keyOfVolume(volume) !== undefined),
+        [...this.#drivers.keys()].some((handler) => handler.keyOfVolume(volume) !== undefined),
       onChange: (change) => {
         const { type, object, previous } = change;
         if (type !== 'deleted' && isTold(change))
@@ -97,21 +90,23 @@ export abstract class ObjectSource {
   }
 
   /** Begins to serve a driver, at any time.
+   * @param handler  told of each change of a claim or volume that may concern a job
+   * @param onClassChange  called when a class was added, modified or deleted
    * @returns  `waitForSync` resolves when everything that concerns the driver is known, or when the
    *   signal aborts; `stop` ends serving it */
-  serve(driver: ServedDriver) {
-    this.#drivers.add(driver);
+  serve(handler: EventHandler, onClassChange: () => void) {
+    this.#drivers.set(handler, onClassChange);
     return {
       waitForSync: async (signal: AbortSignal): Promise<void> => {
         await unlessAborted(this.classWatch.waitForSync(), signal);
       },
-      stop: () => void this.#drivers.delete(driver),
+      stop: () => void this.#drivers.delete(handler),
     };
   }
 
   /** Whether this process leads one of the drivers. */
   get isLeading(): boolean {
-    return [...this.#drivers].some(({ handler }) => handler.queue.isAllowing);
+    return [...this.#drivers.keys()].some(({ queue }) => queue.isAllowing);
   }
 
   classes(): Iterable<Class> {
@@ -150,13 +145,13 @@ export abstract class ObjectSource {
 
   /** Calls the handler of each driver. */
   protected tell(call: (handler: EventHandler) => void): void {
-    for (const { handler } of this.#drivers) call(handler);
+    for (const handler of this.#drivers.keys()) call(handler);
   }
 
   /** A class that was added, or deleted and created again, may end the cause of its claims'
    * failures. */
   #classChanged({ previous, object: { metadata } }: Change<Class>): void {
-    for (const { onClassChange } of this.#drivers) onClassChange?.();
+    for (const onClassChange of this.#drivers.values()) onClassChange();
     if (previous !== undefined) return;
     for (const claim of this.pendingClaims.list())
       if (classNameOf(claim) === metadata.name)

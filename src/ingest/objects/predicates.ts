@@ -92,30 +92,30 @@ function whyNotAnnotated(
   return isKnownAs(driver, cls.provisioner) && !waitsForPod(claim, cls) ? NOT_ANNOTATED : undefined;
 }
 
-/** What a change means for the object's job.
+/** How the key of an object that has changed is passed on, if it needs a job: see LeaderOnlyQueue.
  *
- * - `need-changed`: whether the object needs a job may have changed: judge it again.
- * - `needed-again`: the object may need a job again, and an earlier job of it may still be delayed.
- * - `edited`: a user or another controller changed the object, which may end the cause of a
- *   failure: a delayed job should run now.
- * - `deleting`: a volume is being deleted, by sutler or by a user. A delayed job should run now; no
- *   new one is needed.
- * - `irrelevant`: sutler or the volume controller wrote it, or nothing changed. */
-export type ChangeMeaning = 'need-changed' | 'needed-again' | 'edited' | 'deleting' | 'irrelevant';
+ * - `ensureQueued`: whether the object needs a job may have changed
+ * - `enqueueNow`: a user or another controller changed the object, which may end the cause of a
+ *   failure; or it may need a job again. An earlier job may still be delayed
+ * - `promote`: a volume is being deleted, by sutler or by a user. A delayed job should run now; no
+ *   new one is needed */
+export type EnqueueHow = 'ensureQueued' | 'enqueueNow' | 'promote';
 
-/** What a change of a claim means.
- * @param o.neededJob  whether the claim needed a job before the change */
+/** What a change of a claim means for its job.
+ * @param neededJob  whether the claim needed a job before the change
+ * @returns undefined: sutler or the volume controller wrote it, or nothing changed */
 export function judgeClaimChange(
   claim: Claim,
   previous: Claim,
-  o: { readonly neededJob: boolean; readonly driver: PredicateDriver },
-): ChangeMeaning {
-  if (!o.neededJob) return isAnnotated(previous) ? 'needed-again' : 'need-changed';
-  if (isDeletedCloneSource(claim, o.driver) !== isDeletedCloneSource(previous, o.driver))
-    return 'need-changed';
+  neededJob: boolean,
+  driver: PredicateDriver,
+): EnqueueHow | undefined {
+  if (!neededJob) return isAnnotated(previous) ? 'enqueueNow' : 'ensureQueued';
+  if (isDeletedCloneSource(claim, driver) !== isDeletedCloneSource(previous, driver))
+    return 'ensureQueued';
   const isBinding =
     (claim.spec.volumeName ?? '') !== '' || claim.status?.phase !== previous.status?.phase;
-  return isBinding || isUnchanged(claim, previous) ? 'irrelevant' : 'edited';
+  return isBinding || isUnchanged(claim, previous) ? undefined : 'enqueueNow';
 }
 
 /** Whether the volume controller has asked for a volume. If it has not, as for a claim that waits
@@ -124,17 +124,18 @@ function isAnnotated(claim: Claim): boolean {
   return provisionerOf(claim) !== undefined;
 }
 
-/** What a change of a volume means. */
+/** What a change of a volume means for its job, as with claims. */
 export function judgeVolumeChange(
   volume: Volume,
   previous: Volume,
   driver: DriverNames,
-): ChangeMeaning {
+): EnqueueHow | undefined {
+  // A delayed deletion has to run to find that the policy has changed.
   if (shouldDelete(previous, driver).kind !== shouldDelete(volume, driver).kind)
-    return 'need-changed';
+    return 'enqueueNow';
   if (volume.status?.phase !== previous.status?.phase || isUnchanged(volume, previous))
-    return 'irrelevant';
-  return volume.metadata.deletionTimestamp === undefined ? 'edited' : 'deleting';
+    return undefined;
+  return volume.metadata.deletionTimestamp === undefined ? 'enqueueNow' : 'promote';
 }
 
 /** Also true where nothing but finalizers changed: caches keep only those that sutler adds and

@@ -16,8 +16,8 @@ export function defaultNameOf(claimUid: string): string {
 export class VolumeIndex {
   /** By name of the PV: the hash of its driver and handle, or NO_HANDLE. */
   readonly #hashes = new Map<string, number>();
-  /** By hash: the name of the PV, or the names of several. */
-  readonly #names = new Map<number, string | Set<string>>();
+  /** How many PVs have each hash. */
+  readonly #counts = new Map<number, number>();
   /** Names of PVs that the list under way did not contain so far. */
   #unlisted = new Set<string>();
 
@@ -35,14 +35,14 @@ export class VolumeIndex {
     const before = this.#hashes.get(name);
     if (before === hash) return false;
     this.#hashes.set(name, hash);
-    const hasLeft = this.#leave(name, before);
-    return this.#join(name, hash) || hasLeft;
+    const hasLeft = this.#count(before, -1);
+    return this.#count(hash, 1) || hasLeft;
   }
 
   /** @returns whether that changed which PVs share a handle */
   remove(name: string): boolean {
     this.#unlisted.delete(name);
-    const changesSharing = this.#leave(name, this.#hashes.get(name));
+    const changesSharing = this.#count(this.#hashes.get(name), -1);
     this.#hashes.delete(name);
     return changesSharing;
   }
@@ -64,33 +64,20 @@ export class VolumeIndex {
 
   /** The names of the PVs by each handle, as its hash, that several of them may have. */
   sharedHandles(): ReadonlyMap<number, readonly string[]> {
-    const shared = new Map<number, readonly string[]>();
-    for (const [hash, names] of this.#names)
-      if (typeof names !== 'string') shared.set(hash, [...names]);
+    const shared = new Map<number, string[]>();
+    for (const [hash, count] of this.#counts) if (count > 1) shared.set(hash, []);
+    if (shared.size > 0) for (const [name, hash] of this.#hashes) shared.get(hash)?.push(name);
     return shared;
   }
 
-  /** @returns whether other PVs have the hash */
-  #join(name: string, hash: number): boolean {
-    if (hash === NO_HANDLE) return false;
-    const others = this.#names.get(hash);
-    if (others === undefined) this.#names.set(hash, name);
-    else if (typeof others === 'string') this.#names.set(hash, new Set([others, name]));
-    else others.add(name);
-    return others !== undefined;
-  }
-
-  /** @returns whether other PVs have the hash */
-  #leave(name: string, hash = NO_HANDLE): boolean {
-    const names = this.#names.get(hash);
-    if (names === undefined) return false;
-    if (typeof names === 'string') {
-      this.#names.delete(hash);
-      return false;
-    }
-    names.delete(name);
-    const [first, second] = names;
-    if (first !== undefined && second === undefined) this.#names.set(hash, first);
-    return true;
+  /** A PV has got the hash, or has it no more.
+   * @returns whether other PVs have it */
+  #count(hash: number | undefined, change: 1 | -1): boolean {
+    if (hash === undefined || hash === NO_HANDLE) return false;
+    const before = this.#counts.get(hash) ?? 0;
+    const after = before + change;
+    if (after === 0) this.#counts.delete(hash);
+    else this.#counts.set(hash, after);
+    return Math.min(before, after) > 0;
   }
 }

@@ -74,7 +74,7 @@ async function play({ before, acts, faults }: Scenario): Promise<void> {
   };
   const driver = { name: DRIVER, controllerCapabilities: new Set<string>() };
   const handler = new EventHandler(driver, queue, source, silentLog);
-  source.serve({ handler });
+  source.serve(handler, () => undefined);
   /** As a worker would, ends the jobs of objects that need none. */
   const work = (): void => {
     const needed = new Set(model.needed);

@@ -57,7 +57,7 @@ describe('webhook source, whose notices and lists', () => {
     queue.allow(() => true);
     const driver = { name: DRIVER, controllerCapabilities: new Set<string>() };
     handler = new EventHandler(driver, queue, source, silentLog);
-    served = source.serve({ handler, onClassChange: () => (classChanges += 1) });
+    served = source.serve(handler, () => void (classChanges += 1));
     await served.waitForSync(new AbortController().signal);
   });
   afterEach(async () => {

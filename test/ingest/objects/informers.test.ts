@@ -102,7 +102,7 @@ describe('Informers', () => {
     });
     const driver = { name: DRIVER, controllerCapabilities: new Set(['CLONE_VOLUME']) };
     handler = new EventHandler(driver, queue, source, silentLog);
-    const served = source.serve({ handler });
+    const served = source.serve(handler, () => undefined);
     await served.waitForSync(AbortSignal.timeout(100_000));
     queue.allow(() => true);
   });
@@ -352,14 +352,11 @@ describe('Informers', () => {
       enqueueNow: pass,
       promote: pass,
     };
-    const later = source.serve({
-      handler: new EventHandler(
-        { name: other, controllerCapabilities: new Set() },
-        queueOfLater,
-        source,
-        silentLog,
-      ),
-    });
+    const ofLater = { name: other, controllerCapabilities: new Set<string>() };
+    const later = source.serve(
+      new EventHandler(ofLater, queueOfLater, source, silentLog),
+      () => undefined,
+    );
     await later.waitForSync(AbortSignal.timeout(10_000));
     assert.deepEqual(names, ['of-later-1']);
     await create('of-later-2');
@@ -385,7 +382,7 @@ describe('Informers', () => {
     const synced = async (name: string): Promise<void> => {
       const driver = { name, controllerCapabilities: new Set<string>() };
       const served = new EventHandler(driver, queue, own, silentLog);
-      await own.serve({ handler: served }).waitForSync(AbortSignal.timeout(10_000));
+      await own.serve(served, () => undefined).waitForSync(AbortSignal.timeout(10_000));
     };
     await synced('first.example');
     await Promise.all(

@@ -200,59 +200,50 @@ describe('judgeClaimChange', () => {
     return { ...claim, metadata: { ...claim.metadata, resourceVersion: 'next' } };
   };
   const judge = (claim: Claim, previous = aClaim()) =>
-    judgeClaimChange(claim, previous, { neededJob: true, driver });
+    judgeClaimChange(claim, previous, true, driver);
 
-  it('says need-changed for a claim that needed no job before', () => {
+  it('asks for a job of a claim that needed no job before', () => {
     assert.equal(
-      judgeClaimChange(aClaim(), aClaim({ metadata: { annotations: {} } }), {
-        neededJob: false,
-        driver,
-      }),
-      'need-changed',
+      judgeClaimChange(aClaim(), aClaim({ metadata: { annotations: {} } }), false, driver),
+      'ensureQueued',
     );
   });
 
-  it('says needed-again if the volume controller asked for a volume before', () => {
-    assert.equal(
-      judgeClaimChange(aClaim(), aClaim(), { neededJob: false, driver }),
-      'needed-again',
-    );
+  it('asks for one now if the volume controller asked for a volume before', () => {
+    assert.equal(judgeClaimChange(aClaim(), aClaim(), false, driver), 'enqueueNow');
   });
 
-  it('says edited for any change of a claim that needs a job', () => {
+  it('asks for one now at any change of a claim that needs a job', () => {
     assert.equal(
       judge(edited({ metadata: { annotations: { [GA]: DRIVER, [NODE]: 'n' } } })),
-      'edited',
+      'enqueueNow',
     );
-    assert.equal(judge(edited()), 'edited');
+    assert.equal(judge(edited()), 'enqueueNow');
   });
 
-  it('says irrelevant if only a finalizer was added, and edited if the node changed too', () => {
+  it('asks for none if only a finalizer was added, and for one now if the node changed too', () => {
     const finalizers = [CLONE_PROTECTION];
     const annotations = { [GA]: DRIVER, [NODE]: 'n' };
-    assert.equal(judge(edited({ metadata: { finalizers } })), 'irrelevant');
-    assert.equal(judge(edited({ metadata: { finalizers, annotations } })), 'edited');
+    assert.equal(judge(edited({ metadata: { finalizers } })), undefined);
+    assert.equal(judge(edited({ metadata: { finalizers, annotations } })), 'enqueueNow');
   });
 
-  it('says irrelevant if the claim was only listed again', () =>
-    assert.equal(judge(aClaim()), 'irrelevant'));
+  it('asks for none if the claim was only listed again', () =>
+    assert.equal(judge(aClaim()), undefined));
 
-  it('says irrelevant if the volume controller binds the claim', () => {
-    assert.equal(judge(edited({ spec: { volumeName: 'pv' } })), 'irrelevant');
-    assert.equal(judge({ ...edited(), status: { phase: 'Bound' } }), 'irrelevant');
+  it('asks for none if the volume controller binds the claim', () => {
+    assert.equal(judge(edited({ spec: { volumeName: 'pv' } })), undefined);
+    assert.equal(judge({ ...edited(), status: { phase: 'Bound' } }), undefined);
   });
 
-  it('says need-changed if a clone source is deleted and the driver clones', () => {
-    assert.equal(
-      judgeClaimChange(deletedSource, source, { neededJob: true, driver: cloning }),
-      'need-changed',
-    );
+  it('asks for one if a clone source is deleted and the driver clones', () => {
+    assert.equal(judgeClaimChange(deletedSource, source, true, cloning), 'ensureQueued');
   });
 
-  it('says edited for a deleted claim, so that its job sees that soon', () => {
+  it('asks for one now of a deleted claim, so that its job sees that soon', () => {
     assert.equal(
       judge(edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } })),
-      'edited',
+      'enqueueNow',
     );
   });
 });
@@ -264,30 +255,30 @@ describe('judgeVolumeChange', () => {
     return { ...volume, metadata: { ...volume.metadata, resourceVersion: 'next' } };
   };
 
-  it('says need-changed if a new policy changes what must be done', () => {
+  it('asks for a job now if a new policy changes what must be done', () => {
     assert.equal(
       judgeVolumeChange(
         edited({ spec: { persistentVolumeReclaimPolicy: 'Retain' } }),
         released,
         driver,
       ),
-      'need-changed',
+      'enqueueNow',
     );
   });
 
-  it('says edited for other changes, such as an annotation that names a secret', () => {
-    assert.equal(judgeVolumeChange(edited(), released, driver), 'edited');
+  it('asks for one now at other changes, such as an annotation that names a secret', () => {
+    assert.equal(judgeVolumeChange(edited(), released, driver), 'enqueueNow');
   });
 
-  it('says deleting if the deletion begins, or for a change after that', () => {
+  it('promotes a delayed one if the deletion begins, or for a change after that', () => {
     const deleted = edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } });
-    assert.equal(judgeVolumeChange(deleted, released, driver), 'deleting');
+    assert.equal(judgeVolumeChange(deleted, released, driver), 'promote');
     const later = { ...deleted, metadata: { ...deleted.metadata, resourceVersion: 'later' } };
-    assert.equal(judgeVolumeChange(later, deleted, driver), 'deleting');
+    assert.equal(judgeVolumeChange(later, deleted, driver), 'promote');
   });
 
-  it('says irrelevant if the volume was only listed again', () =>
-    assert.equal(judgeVolumeChange(aVolume(), released, driver), 'irrelevant'));
+  it('asks for none if the volume was only listed again', () =>
+    assert.equal(judgeVolumeChange(aVolume(), released, driver), undefined));
 });
 
 describe('volumeNeed', () => {
