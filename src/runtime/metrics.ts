@@ -24,8 +24,18 @@ interface Source {
   readonly read: () => number | undefined;
 }
 
-/** Of gauges that are sums. */
-const SOURCES = new WeakMap<object, Set<Source>>();
+/** A gauge that is asked when the page is read: the sum of what all its sources say, by label. */
+class Sum extends Gauge {
+  readonly sources = new Set<Source>();
+
+  collect(): void {
+    this.reset();
+    for (const { labels, read } of this.sources) {
+      const part = read();
+      if (part !== undefined) this.inc(labels, part);
+    }
+  }
+}
 
 /** Creates metrics that several parts may share: one whose name the registry knows already is
  * returned, since the registry refuses a second one. */
@@ -43,26 +53,14 @@ export function metricsIn(registry: Registry) {
     help: string,
     o: { readonly labelNames: readonly L[]; readonly buckets: number[] },
   ) => shared(name, () => new Histogram<L>({ name, help, ...o, registers }));
-  /** A gauge that is asked when the page is read: the sum of what all its sources say, by label.
+  /** @param read  one source of a sum
    * @returns ends this source */
   const sum = (name: string, help: string, read: Source['read'], labels: Source['labels'] = {}) => {
-    const gauge = shared(name, () => {
-      const sources = new Set<Source>();
-      const collect = (): void => {
-        created.reset();
-        for (const { labels: of, read: value } of sources) {
-          const part = value();
-          if (part !== undefined) created.inc(of, part);
-        }
-      };
-      const labelNames = Object.keys(labels);
-      const created: Gauge = new Gauge({ name, help, labelNames, registers, collect });
-      SOURCES.set(created, sources);
-      return created;
-    });
+    const labelNames = Object.keys(labels);
+    const { sources } = shared(name, () => new Sum({ name, help, labelNames, registers }));
     const source = { labels, read };
-    SOURCES.get(gauge)?.add(source);
-    return () => void SOURCES.get(gauge)?.delete(source);
+    sources.add(source);
+    return () => void sources.delete(source);
   };
   return { counter, gauge, histogram, sum };
 }
