@@ -3,14 +3,13 @@ import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
-import { areTlsFilesNamed, type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
+import { areTlsFilesNamed, openTlsFiles } from '../runtime/tls-files.ts';
 import { parseAllowedNames } from '../runtime/certificate-names.ts';
 import { flags as table, summary } from './flags.ts';
 import type { ListenerTls } from './listener.ts';
 import { Gateway } from './server.ts';
 
 type Context = ProcessContext<typeof table>;
-type GatewayTls = ListenerTls & { readonly source: WatchedTlsFiles };
 
 /** The gateway process, which runs beside the driver. */
 export function main(invocation: Invocation): Promise<void> {
@@ -44,7 +43,6 @@ export async function start(context: Context): Promise<void> {
   const addresses = await gateway.start();
   closers.add('gateway', () => gateway.close(flags.gracePeriodMs));
   health.ready('driver', () => gateway.trouble);
-  if (tls !== undefined) health.ready('tls', () => tls.source.trouble);
   context.announce({
     listen: addresses.map(formatAddress).join(','),
     driver: formatAddress(driver),
@@ -54,22 +52,20 @@ export async function start(context: Context): Promise<void> {
 
 /** Reads and watches the TLS files; undefined if none are named.
  * @throws UsageError if only some of the flags are given, or a file can't be used */
-async function openTls({ flags, log, closers }: Context): Promise<GatewayTls | undefined> {
+async function openTls(context: Context): Promise<ListenerTls | undefined> {
+  const { flags } = context;
   const names = flags.tlsAllowedNames;
-  const options = {
-    files: { cert: flags.tlsCert, key: flags.tlsKey, ca: flags.tlsClientCa },
-    flags: { cert: 'tls-cert', key: 'tls-key', ca: 'tls-client-ca' },
-    clock: systemClock,
-    log,
+  const files = {
+    cert: { flag: 'tls-cert', path: flags.tlsCert },
+    key: { flag: 'tls-key', path: flags.tlsKey },
+    ca: { flag: 'tls-client-ca', path: flags.tlsClientCa },
   };
-  if (!areTlsFilesNamed(options, names.length > 0)) return undefined;
+  if (!areTlsFilesNamed(files, names.length > 0)) return undefined;
   if (names.length === 0)
     throw new UsageError(
       '--tls-allowed-names missing: name the callers that may call, like DNS:sutler-jobs; ' +
         'the authority may have signed certificates for others',
     );
   const allowedNames = parseAllowedNames(names);
-  const source = await watchTlsFiles(options);
-  closers.add('TLS files', () => source.close());
-  return { source, allowedNames };
+  return { source: await openTlsFiles(context, 'tls', files), allowedNames };
 }

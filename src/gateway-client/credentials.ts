@@ -33,8 +33,6 @@ type TlsFlags = Pick<
   'gatewayTlsCa' | 'gatewayTlsCert' | 'gatewayTlsKey' | 'gatewayTlsServerName'
 >;
 
-const FLAGS = { ca: 'gateway-tls-ca', cert: 'gateway-tls-cert', key: 'gateway-tls-key' };
-
 /** Reads the TLS files that the flags name, and watches them; undefined if there are none.
  * @throws UsageError if only some of the files are named, or one can't be used */
 export async function openClientTls(
@@ -43,15 +41,19 @@ export async function openClientTls(
 ): Promise<(ClientTls & { readonly source: WatchedTlsFiles }) | undefined> {
   const files = checkTlsFlags(flags);
   if (files === undefined) return undefined;
-  const source = await watchTlsFiles({ files, flags: FLAGS, ...options });
+  const source = await watchTlsFiles({ files, ...options });
   return { source, serverName: flags.gatewayTlsServerName };
 }
 
 /** @returns the files that the flags name; undefined if there are none
  * @throws UsageError if only some of them are named */
 export function checkTlsFlags(flags: TlsFlags): TlsFiles | undefined {
-  const files = { ca: flags.gatewayTlsCa, cert: flags.gatewayTlsCert, key: flags.gatewayTlsKey };
-  if (areTlsFilesNamed({ files, flags: FLAGS })) return files;
+  const files = {
+    ca: { flag: 'gateway-tls-ca', path: flags.gatewayTlsCa },
+    cert: { flag: 'gateway-tls-cert', path: flags.gatewayTlsCert },
+    key: { flag: 'gateway-tls-key', path: flags.gatewayTlsKey },
+  };
+  if (areTlsFilesNamed(files)) return files;
   if (flags.gatewayTlsServerName === '') return undefined;
   throw new UsageError('--gateway-tls-server-name is for mutual TLS: give --gateway-tls-ca too');
 }

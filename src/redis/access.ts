@@ -4,41 +4,22 @@ import { isIP } from 'node:net';
 import { checkServerIdentity, type ConnectionOptions } from 'node:tls';
 import type { RedisOptions } from 'ioredis';
 import { bracketIPv6, isLoopback, withoutBrackets } from '../runtime/address.ts';
-import { systemClock } from '../runtime/clock.ts';
-import { type Flags, UsageError } from '../runtime/flags.ts';
+import { defaultsOf, type Flags, UsageError } from '../runtime/flags.ts';
 import type { ProcessContext } from '../runtime/process.ts';
-import { type TlsSource, watchTlsFiles } from '../runtime/tls-files.ts';
-import type { redisAccessFlags } from './flags.ts';
+import { openTlsFiles, type TlsFiles, type TlsSource } from '../runtime/tls-files.ts';
+import { redisAccessFlags } from './flags.ts';
 import { OutageLog } from './outage-log.ts';
 
-/** What a connection needs beside the URL. */
-export interface RedisAccess {
-  /** The TLS files that flags name; undefined if there are none. */
+/** What a connection needs beside the URL: the flags, and what they name. */
+export interface RedisAccess extends Flags<typeof redisAccessFlags> {
+  /** Undefined if the flags name none. */
   readonly files: TlsSource | undefined;
-  /** Name or IP address in the certificates; '' for the host of the connection. */
-  readonly serverName: string;
-  /** Whether plaintext beyond loopback is allowed. */
-  readonly insecure: boolean;
-  /** '' where there is none. */
-  readonly sentinelUsername: string;
-  readonly sentinelPassword: string;
-  /** Whether Sentinels of a Redis with TLS are spoken to without TLS. */
-  readonly hasPlaintextSentinels: boolean;
   /** Shared by the connections of a process; absent: each logs its own outages. */
   readonly outages?: OutageLog;
 }
 
 /** Access without any flag. */
-export const DEFAULT_ACCESS: RedisAccess = {
-  files: undefined,
-  serverName: '',
-  insecure: false,
-  sentinelUsername: '',
-  sentinelPassword: '',
-  hasPlaintextSentinels: false,
-};
-
-const FLAGS = { ca: 'redis-tls-ca', cert: 'redis-tls-cert', key: 'redis-tls-key' };
+export const DEFAULT_ACCESS: RedisAccess = { ...defaultsOf(redisAccessFlags), files: undefined };
 
 type Context = Pick<
   ProcessContext<typeof redisAccessFlags>,
@@ -48,37 +29,26 @@ type Context = Pick<
 /** Reads the TLS files that the flags name, watches them until the process closes, and reports in
  * /readyz if they can't be used.
  * @throws UsageError for flags or files that can't be used */
-export async function openRedisAccess({
-  flags,
-  closers,
-  health,
-  log,
-}: Context): Promise<RedisAccess> {
-  const access: RedisAccess = {
-    files: undefined,
-    serverName: flags.redisTlsServerName,
-    insecure: flags.redisInsecure,
-    sentinelUsername: flags.redisSentinelUsername,
-    sentinelPassword: flags.redisSentinelPassword,
-    hasPlaintextSentinels: flags.redisSentinelPlaintext,
+export async function openRedisAccess(context: Context): Promise<RedisAccess> {
+  const { flags, log } = context;
+  const files = namedFiles(flags);
+  const isNamed = files.ca.path !== '' || files.cert.path !== '';
+  return {
+    ...flags,
+    files: isNamed ? await openTlsFiles(context, 'redis-tls', files) : undefined,
     outages: new OutageLog(log),
   };
-  const files = namedFiles(flags);
-  if (files.ca === '' && files.cert === '') return access;
-  const watched = await watchTlsFiles({ files, flags: FLAGS, clock: systemClock, log });
-  closers.add('TLS files of Redis', () => watched.close());
-  health.ready('redis-tls', () => watched.trouble);
-  return { ...access, files: watched };
 }
 
-function namedFiles(flags: Flags<typeof redisAccessFlags>): Record<'ca' | 'cert' | 'key', string> {
-  const files = { ca: flags.redisTlsCa, cert: flags.redisTlsCert, key: flags.redisTlsKey };
-  if ((files.cert === '') !== (files.key === ''))
+function namedFiles(flags: Flags<typeof redisAccessFlags>): TlsFiles {
+  const cert = { flag: 'redis-tls-cert', path: flags.redisTlsCert };
+  const key = { flag: 'redis-tls-key', path: flags.redisTlsKey };
+  if ((cert.path === '') !== (key.path === ''))
     throw new UsageError(
       'a client certificate for Redis needs both --redis-tls-cert and --redis-tls-key: ' +
-        `--${files.cert === '' ? FLAGS.cert : FLAGS.key} is missing`,
+        `--${cert.path === '' ? cert.flag : key.flag} is missing`,
     );
-  return files;
+  return { ca: { flag: 'redis-tls-ca', path: flags.redisTlsCa }, cert, key };
 }
 
 /** The settings of a connection to the Redis that the URL names.
@@ -95,15 +65,15 @@ export function redisSettings(url: string, access: RedisAccess): RedisSettings {
   return {
     ...settings,
     ...sentinels,
-    tls: Object.assign(tls, access.serverName === '' ? settings.tls : undefined),
-    ...(settings.sentinels !== undefined && !access.hasPlaintextSentinels
+    tls: Object.assign(tls, access.redisTlsServerName === '' ? settings.tls : undefined),
+    ...(settings.sentinels !== undefined && !access.redisSentinelPlaintext
       ? { sentinelTLS: currentTls(access) }
       : {}),
   };
 }
 
-function refuseUnusedTls({ files, serverName }: RedisAccess): void {
-  if (files === undefined && serverName === '') return;
+function refuseUnusedTls({ files, redisTlsServerName }: RedisAccess): void {
+  if (files === undefined && redisTlsServerName === '') return;
   const flag =
     files === undefined ? '--redis-tls-server-name' : '--redis-tls-ca or --redis-tls-cert';
   throw new UsageError(
@@ -113,8 +83,8 @@ function refuseUnusedTls({ files, serverName }: RedisAccess): void {
 }
 
 /** @throws UsageError where others could read the connection */
-function refusePlaintext(settings: RedisSettings, { insecure }: RedisAccess): void {
-  if (insecure || settings.path !== undefined) return;
+function refusePlaintext(settings: RedisSettings, { redisInsecure }: RedisAccess): void {
+  if (redisInsecure || settings.path !== undefined) return;
   for (const { host = '127.0.0.1' } of settings.sentinels ?? [settings])
     if (!isLoopback(host)) throw new UsageError(plaintextTo(host));
 }
@@ -130,7 +100,8 @@ function plaintextTo(host: string): string {
 const SENTINEL_ANSWER_MS = 3_000;
 
 function sentinelSettings(settings: RedisSettings, access: RedisAccess): RedisSettings {
-  const { sentinelUsername, sentinelPassword, insecure } = access;
+  const { redisSentinelUsername: sentinelUsername, redisSentinelPassword: sentinelPassword } =
+    access;
   if (settings.sentinels === undefined) {
     if (sentinelPassword === '' && sentinelUsername === '') return {};
     throw new UsageError(
@@ -143,7 +114,7 @@ function sentinelSettings(settings: RedisSettings, access: RedisAccess): RedisSe
     sentinelCommandTimeout: SENTINEL_ANSWER_MS,
     ...(sentinelUsername === '' ? {} : { sentinelUsername }),
     ...(sentinelPassword === '' ? {} : { sentinelPassword }),
-    ...(settings.tls === undefined && !insecure ? { natMap: refuseRemoteAddress } : {}),
+    ...(settings.tls === undefined && !access.redisInsecure ? { natMap: refuseRemoteAddress } : {}),
   };
 }
 
@@ -157,7 +128,7 @@ function refuseRemoteAddress(address: string): null {
 
 /** TLS options whose certificates are those of the moment: ioredis reads them at each connection,
  * and BullMQ's duplicates of a connection share the object. */
-function currentTls({ files, serverName }: RedisAccess): ConnectionOptions {
+function currentTls({ files, redisTlsServerName: serverName }: RedisAccess): ConnectionOptions {
   const current = (part: 'ca' | 'cert' | 'key'): string | undefined =>
     files?.current[part] || undefined;
   const tls: ConnectionOptions = {

@@ -103,6 +103,14 @@ export function defaultValue(spec: FlagSpec): unknown {
   return spec.type === 'labels' ? {} : spec.default;
 }
 
+/** The values where no flag of a table is given. */
+export function defaultsOf<T extends FlagTable>(table: T): Flags<T> {
+  const entries = Object.entries(table);
+  const values = entries.map(([name, spec]) => [flagKey(name, spec), defaultValue(spec)]);
+  // These are the keys of Flags<T>, which Object.entries hides from the compiler.
+  return Object.fromEntries(values) as Flags<T>;
+}
+
 /** Reads the value of a flag. Of several texts the last one counts, unless the flag is a list.
  * @throws UsageError that says what is wrong with a text, and goes after the flag's name */
 export function parseValue(spec: FlagSpec, texts: readonly string[]): unknown {

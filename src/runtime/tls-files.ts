@@ -1,19 +1,19 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import type { Clock } from './clock.ts';
+import { type Clock, systemClock } from './clock.ts';
 import { messageOf } from './error-message.ts';
-import { UsageError } from './flags.ts';
+import { type FlagTable, UsageError } from './flags.ts';
 import type { Logger } from './log.ts';
+import type { ProcessContext } from './process.ts';
 import { type NamedFile, type WatchedFiles, watchFiles } from './watched-files.ts';
 
-/** Paths of PEM files, which may be replaced at any time, for example by cert-manager; '' for a
- * file that is not used. */
+/** PEM files, which may be replaced at any time, for example by cert-manager. */
 export interface TlsFiles {
   /** Authorities that the other side's certificate is verified against. */
-  readonly ca: string;
+  readonly ca: NamedFile;
   /** Own certificate, followed by its intermediates. */
-  readonly cert: string;
-  readonly key: string;
+  readonly cert: NamedFile;
+  readonly key: NamedFile;
 }
 
 /** Contents of the files when key and certificate last matched; '' for a file that is not used. */
@@ -32,36 +32,43 @@ export type WatchedTlsFiles = WatchedFiles<TlsMaterial>;
 
 /** Whether the three TLS files are named: all of them, or none.
  * @param isRequired  whether another flag needs them
- * @throws UsageError if some are missing; it lists them in the order of `flags` */
-export function areTlsFilesNamed(
-  { files, flags }: { readonly files: TlsFiles; readonly flags: TlsFiles },
-  isRequired = false,
-): boolean {
-  const parts = Object.keys(flags) as (keyof TlsFiles)[];
-  const missing = parts.filter((part) => files[part] === '');
+ * @throws UsageError if some are missing; it lists them in the order of `files` */
+export function areTlsFilesNamed(files: TlsFiles, isRequired = false): boolean {
+  const all: readonly NamedFile[] = Object.values(files);
+  const missing = all.filter(({ path }) => path === '');
   if (missing.length === 0) return true;
-  if (missing.length === parts.length && !isRequired) return false;
-  const [first, second, third] = parts.map((part) => `--${flags[part]}`);
+  if (missing.length === all.length && !isRequired) return false;
+  const [first, second, third] = all.map(({ flag }) => `--${flag}`);
   throw new UsageError(
-    `${missing.map((part) => `--${flags[part]}`).join(' and ')} missing: ` +
+    `${missing.map(({ flag }) => `--${flag}`).join(' and ')} missing: ` +
       `mutual TLS needs ${first}, ${second} and ${third}`,
   );
 }
 
+/** Watches the files until the process closes, and reports in /readyz if they can't be used.
+ * @param check  its name there
+ * @throws as watchTlsFiles */
+export async function openTlsFiles(
+  { closers, health, log }: Pick<ProcessContext<FlagTable>, 'closers' | 'health' | 'log'>,
+  check: string,
+  files: TlsFiles,
+): Promise<TlsSource> {
+  const watched = await watchTlsFiles({ files, clock: systemClock, log });
+  closers.add(`TLS files of ${check}`, () => watched.close());
+  health.ready(check, () => watched.trouble);
+  return watched;
+}
+
 /** Reads the files at once and then every 10 s (watched-files.ts). Files that do not match (one
  * replaced, the other not yet) are ignored.
- * @param o.flags  names of the flags that give the paths, for errors
  * @throws UsageError if the files can't be used at the start */
 export function watchTlsFiles(o: {
   readonly files: TlsFiles;
-  readonly flags: TlsFiles;
   readonly clock: Clock;
   readonly log: Logger;
   readonly intervalMs?: number;
 }): Promise<WatchedTlsFiles> {
-  const ca = { flag: o.flags.ca, path: o.files.ca };
-  const cert = { flag: o.flags.cert, path: o.files.cert };
-  const key = { flag: o.flags.key, path: o.files.key };
+  const { ca, cert, key } = o.files;
   return watchFiles({
     ...o,
     files: [ca, cert, key],

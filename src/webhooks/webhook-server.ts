@@ -5,12 +5,7 @@ import { systemClock } from '../runtime/clock.ts';
 import { listenHttp, TIME_LIMITS } from '../runtime/http-server.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { ProcessContext } from '../runtime/process.ts';
-import {
-  type TlsFiles,
-  type TlsMaterial,
-  type TlsSource,
-  watchTlsFiles,
-} from '../runtime/tls-files.ts';
+import { openTlsFiles, type TlsMaterial, type TlsSource } from '../runtime/tls-files.ts';
 import type { webhookFlags } from './flags.ts';
 import type { WebhookMetrics } from './metrics.ts';
 import type { NoticeStream } from './notices.ts';
@@ -43,16 +38,20 @@ export interface EndpointContext {
 }
 
 /** The flags that both servers have, each with its own prefix; '' where one is not given. */
-export interface ServerFlags extends TlsFiles {
+export interface ServerFlags {
   readonly prefix: 'webhook' | 'admission';
   readonly address: string;
+  /** TLS files. */
+  readonly ca: string;
+  readonly cert: string;
+  readonly key: string;
 }
 
 /** Opens a server that answers one path, until the process closes.
  * @returns its URL
  * @throws UsageError for files and an address that can't be used */
 export async function openServer(
-  { closers, health, log }: Pick<ProcessContext<typeof webhookFlags>, 'closers' | 'health' | 'log'>,
+  context: Pick<ProcessContext<typeof webhookFlags>, 'closers' | 'health' | 'log'>,
   { prefix, address, ca, cert, key }: ServerFlags,
   path: string,
   endpoint: Endpoint,
@@ -68,15 +67,16 @@ export async function openServer(
   if (cert === '') server = createServer(TIME_LIMITS, listener);
   else {
     const own = `${prefix}-tls`;
-    const flags = { ca: `${own}-client-ca`, cert: `${own}-cert`, key: `${own}-key` };
-    const tls = await watchTlsFiles({ files: { ca, cert, key }, flags, clock: systemClock, log });
-    closers.add(`TLS files of --${flags.cert}`, () => tls.close());
-    health.ready(flags.cert, () => tls.trouble);
+    const tls = await openTlsFiles(context, `${own}-cert`, {
+      ca: { flag: `${own}-client-ca`, path: ca },
+      cert: { flag: `${own}-cert`, path: cert },
+      key: { flag: `${own}-key`, path: key },
+    });
     // Senders of events may show a token instead.
     server = createOverTls(tls, prefix === 'admission' && ca !== '', listener);
   }
   const { url, close } = await listenHttp(server, `${prefix}-address`, address, IDLE_MS);
-  closers.add(`${prefix} server`, async () => {
+  context.closers.add(`${prefix} server`, async () => {
     const endMs = Date.now() + CLOSE_MS;
     while (underWay.size > 0 && Date.now() < endMs) await systemClock.sleep(10);
     await close();

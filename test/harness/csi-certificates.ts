@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { ClientTls } from '#src/gateway-client/credentials.ts';
-import { type TlsFiles, type WatchedTlsFiles, watchTlsFiles } from '#src/runtime/tls-files.ts';
+import { type TlsMaterial, type WatchedTlsFiles, watchTlsFiles } from '#src/runtime/tls-files.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
@@ -24,7 +24,10 @@ export async function makeCertificates(
 }
 
 /** The files that the script creates for one process. */
-export function tlsFilesOf(folder: string, owner: CertificateOwner): TlsFiles {
+export function tlsFilesOf(
+  folder: string,
+  owner: CertificateOwner,
+): Omit<TlsMaterial, 'notAfterMs'> {
   return {
     ca: join(folder, 'ca.crt'),
     cert: join(folder, `${owner}.crt`),
@@ -34,9 +37,13 @@ export function tlsFilesOf(folder: string, owner: CertificateOwner): TlsFiles {
 
 /** Reads the files of one process and checks them for changes every 20 ms. */
 export function watchOwner(folder: string, owner: CertificateOwner): Promise<WatchedTlsFiles> {
+  const { ca, cert, key } = tlsFilesOf(folder, owner);
   return watchTlsFiles({
-    files: tlsFilesOf(folder, owner),
-    flags: { ca: 'ca', cert: 'cert', key: 'key' },
+    files: {
+      ca: { flag: 'ca', path: ca },
+      cert: { flag: 'cert', path: cert },
+      key: { flag: 'key', path: key },
+    },
     clock: systemClock,
     log: silentLog,
     intervalMs: 20,

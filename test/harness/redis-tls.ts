@@ -59,8 +59,11 @@ export async function startTlsRedis(
     url: (host = '127.0.0.1') => `rediss://:${password}@${host}:${tlsPort}`,
     async access({ ca = '', cert = '', key = '' }) {
       const files = await watchTlsFiles({
-        files: { ca, cert, key },
-        flags: { ca: 'redis-tls-ca', cert: 'redis-tls-cert', key: 'redis-tls-key' },
+        files: {
+          ca: { flag: 'redis-tls-ca', path: ca },
+          cert: { flag: 'redis-tls-cert', path: cert },
+          key: { flag: 'redis-tls-key', path: key },
+        },
         clock: systemClock,
         log: silentLog,
         intervalMs: 20,

@@ -126,7 +126,7 @@ describe('redisSettings', () => {
       const refusal = refusalOf(url);
       assert.match(refusal, /--redis-url.*rediss:\/\/.*--redis-tls-ca.*--redis-insecure/);
       assert.ok(!refusal.includes('hidden'));
-      assert.equal(refusalOf(url, { insecure: true }), '');
+      assert.equal(refusalOf(url, { redisInsecure: true }), '');
     });
 
   for (const url of [
@@ -141,12 +141,12 @@ describe('redisSettings', () => {
     it(`takes ${url} without a flag`, () => assert.equal(refusalOf(url), ''));
 
   it('refuses TLS flags for a URL without TLS', () => {
-    const refusal = refusalOf('redis://127.0.0.1', { serverName: 'redis' });
+    const refusal = refusalOf('redis://127.0.0.1', { redisTlsServerName: 'redis' });
     assert.match(refusal, /--redis-tls-server-name is given.*write rediss:\/\//);
   });
 
   it('refuses a login for Sentinels where the URL names none', () => {
-    assert.match(refusalOf('redis://127.0.0.1', { sentinelPassword: 'hidden' }), /names none/);
+    assert.match(refusalOf('redis://127.0.0.1', { redisSentinelPassword: 'hidden' }), /names none/);
   });
 
   it('checks certificates whatever the environment says', () => {
@@ -233,9 +233,9 @@ describe('a Redis with TLS', () => {
     const access = await redis.access({ ca: redis.authority.caFile });
     const url = redis.url('127.0.0.2');
     await reports(open(url, access), /127\.0\.0\.2.*--redis-tls-server-name/);
-    await isUsable(open(url, { ...access, serverName: 'localhost' }), 'by name');
-    await isUsable(open(url, { ...access, serverName: '127.0.0.1' }), 'by address');
-    await reports(open(url, { ...access, serverName: 'other.example' }), /other\.example/);
+    await isUsable(open(url, { ...access, redisTlsServerName: 'localhost' }), 'by name');
+    await isUsable(open(url, { ...access, redisTlsServerName: '127.0.0.1' }), 'by address');
+    await reports(open(url, { ...access, redisTlsServerName: 'other.example' }), /other\.example/);
   });
 
   it('is used as soon as a replaced file names its authority', async () => {
@@ -289,7 +289,7 @@ describe('Sentinels with TLS and a login', () => {
   let url: string;
   let access: RedisAccess;
   const { open, close } = opener();
-  const login = { sentinelUsername: 'finder', sentinelPassword: 'found' };
+  const login = { redisSentinelUsername: 'finder', redisSentinelPassword: 'found' };
   before(async () => {
     redis = await startTlsRedis();
     const port = await startSentinel({
@@ -321,12 +321,12 @@ describe('Sentinels with TLS and a login', () => {
   });
 
   it('are not asked without TLS', async () => {
-    const plaintext = { ...access, ...login, hasPlaintextSentinels: true };
+    const plaintext = { ...access, ...login, redisSentinelPlaintext: true };
     await reports(open(url, plaintext), /can't be reached \(All sentinels are unreachable/);
   });
 
   it('refuse a wrong or missing login, and the flags are named', async () => {
-    const wrong = { ...login, sentinelPassword: 'hidden' };
+    const wrong = { ...login, redisSentinelPassword: 'hidden' };
     for (const given of [wrong, {}]) {
       const link = open(url, { ...access, ...given });
       await reports(link, /--redis-sentinel-username and --redis-sentinel-password/);
@@ -358,7 +358,7 @@ describe('Sentinels without TLS', () => {
   it('can name a master with TLS if a flag allows that', async () => {
     const access = await redis.access({ ca: redis.authority.caFile });
     const url = `rediss-sentinel://${host}`;
-    await isUsable(open(url, { ...access, hasPlaintextSentinels: true }), 'connected');
+    await isUsable(open(url, { ...access, redisSentinelPlaintext: true }), 'connected');
   });
 
   it('are passed over by one that does not answer', async () => {
@@ -367,7 +367,7 @@ describe('Sentinels without TLS', () => {
     const { port } = frozen.address() as AddressInfo;
     const access = await redis.access({ ca: redis.authority.caFile });
     const url = `rediss-sentinel://${host.replace('@', `@127.0.0.1:${port},`)}`;
-    await isUsable(open(url, { ...access, hasPlaintextSentinels: true }), 'connected');
+    await isUsable(open(url, { ...access, redisSentinelPlaintext: true }), 'connected');
     frozen.close();
   });
 
