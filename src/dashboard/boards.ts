@@ -11,7 +11,6 @@ import { queueName } from '../queue/queue-keys.ts';
 import { listDrivers } from '../queue/queues.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
-import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { pathOf } from './object-page.ts';
 
@@ -20,12 +19,10 @@ export interface BoardsOptions {
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
   readonly log: Logger;
-  readonly clock: Clock;
 }
 
 /** Where the router is mounted; Bull Board's page loads its assets from below it. */
 export const BOARDS_PATH = '/queues';
-const REFRESH_PERIOD_MS = 1000;
 /** Bull Board's pages beside the bundle (scripts/bundle.mjs). */
 const BUNDLED_UI = fileURLToPath(new URL('../bull-board-ui', import.meta.url));
 
@@ -37,7 +34,6 @@ export class Boards {
   readonly #board: ReturnType<typeof createBullBoard>;
   /** By name. */
   readonly #queues = new Map<string, Queue>();
-  #refreshedMs = -Infinity;
   #refreshing: Promise<void> | undefined;
 
   constructor(options: BoardsOptions) {
@@ -65,12 +61,10 @@ export class Boards {
     });
   }
 
-  /** Shows the queues of the registered drivers, which are read once a second at most. */
+  /** Shows the queues of the drivers that are registered now. */
   readonly show: RequestHandler = async (request, response, next) => {
-    if (this.#options.clock.nowMs() - this.#refreshedMs >= REFRESH_PERIOD_MS) {
-      this.#refreshing ??= this.#showRegistered().finally(() => (this.#refreshing = undefined));
-      await this.#refreshing;
-    }
+    this.#refreshing ??= this.#showRegistered().finally(() => (this.#refreshing = undefined));
+    await this.#refreshing;
     this.#router(request, response, next);
   };
 
@@ -80,12 +74,11 @@ export class Boards {
   }
 
   async #showRegistered(): Promise<void> {
-    const { link, prefix, clock } = this.#options;
+    const { link, prefix } = this.#options;
     const drivers = await listDrivers(link.redis, prefix);
     const names = drivers.flatMap((driver) => JOB_KINDS.map((kind) => queueName(kind, driver)));
     const added = names.filter((name) => !this.#queues.has(name));
     await Promise.all(added.map((name) => this.#show(name)));
-    this.#refreshedMs = clock.nowMs();
   }
 
   async #show(name: string): Promise<void> {

@@ -5,7 +5,6 @@ import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { describeRedisError } from '../redis/error-text.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { isLoopback, parseListenAddress } from '../runtime/address.ts';
-import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
@@ -48,7 +47,6 @@ export async function start(context: DashboardContext): Promise<void> {
     prefix: flags.redisPrefix,
     log,
     metrics,
-    clock: systemClock,
   });
   closers.add('dashboard', () => dashboard.close());
 

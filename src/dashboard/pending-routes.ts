@@ -22,7 +22,7 @@ const SAID = {
 
 /** The pages about what is pending, and what operators do there. */
 export function pendingRoutes(options: BoardsOptions): RequestHandler {
-  const { link, prefix, clock, log } = options;
+  const { link, prefix, log } = options;
   const view = new PendingView(options);
   const router = express.Router();
 
@@ -45,7 +45,7 @@ export function pendingRoutes(options: BoardsOptions): RequestHandler {
     const explanation = await view.explain(object);
     if (explanation === undefined) throw unknown(object);
     const [, said] = Object.entries(SAID).find(([name]) => name === request.query['said']) ?? [];
-    response.send(objectPage(explanation, clock.nowMs(), callerOf(response).mayAct, said));
+    response.send(objectPage(explanation, Date.now(), callerOf(response).mayAct, said));
   });
 
   const retryPaths = OBJECTS.map((path) => `${path}/retry`);

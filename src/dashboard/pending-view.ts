@@ -4,7 +4,6 @@ import { type DriverReport, explainOne, reportDriver } from '../explain/report.t
 import { listDrivers, readJob } from '../queue/queues.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import type { RedisLink } from '../redis/connection.ts';
-import type { Clock } from '../runtime/clock.ts';
 
 /** Everything that is not done, the oldest first. */
 export interface Overview {
@@ -19,7 +18,6 @@ const CACHE_MS = 500;
 interface PendingViewOptions {
   readonly link: RedisLink;
   readonly prefix: string;
-  readonly clock: Clock;
 }
 
 /** Reads what is pending. Methods reject while Redis can't be reached. */
@@ -33,7 +31,7 @@ export class PendingView {
 
   /** Read half a second ago at most, or under way, for all who ask. */
   overview(): Promise<Overview> {
-    this.#overview ??= this.#read(this.#options.clock.nowMs()).finally(() => {
+    this.#overview ??= this.#read(Date.now()).finally(() => {
       setTimeout(() => this.forget(), CACHE_MS).unref();
     });
     return this.#overview;
@@ -55,7 +53,7 @@ export class PendingView {
     if (found === undefined) return undefined;
     const place = this.#placeOf(found.driver);
     const entry = await readPendingEntry(place, found.uid);
-    return entry && explainOne(place, entry, this.#options.clock.nowMs());
+    return entry && explainOne(place, entry, Date.now());
   }
 
   /** What was read is old: somebody has changed something. */

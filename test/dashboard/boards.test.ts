@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { JobKey } from '#src/queue/contract.ts';
 import { registerDriver } from '#src/queue/queues.ts';
-import type { Clock } from '#src/runtime/clock.ts';
 import {
   type BoardRedis,
   PREFIX,
@@ -35,11 +34,8 @@ interface ShownQueue {
 describe('boards', () => {
   let redis: BoardRedis;
   let dashboard: RunningDashboard;
-  let nowMs = Date.now();
-  const clock: Clock = { nowMs: () => nowMs, sleep: () => Promise.resolve() };
 
   const shown = async (activeQueue = ''): Promise<readonly ShownQueue[]> => {
-    nowMs += 1000;
     const reply = await dashboard.send(`/queues/api/queues?activeQueue=${activeQueue}`, {
       basic: RIGHT,
     });
@@ -52,7 +48,7 @@ describe('boards', () => {
   });
   beforeEach(async () => {
     await redis.redis.flushall();
-    dashboard = await startTestDashboard(redis.server.url, { clock });
+    dashboard = await startTestDashboard(redis.server.url);
   });
   afterEach(() => dashboard.close());
   after(() => redis.close());
@@ -108,7 +104,7 @@ describe('boards', () => {
   it('show nothing of an installation with another prefix', async () => {
     await redis.fill('d.example', [claim]);
     await dashboard.close();
-    dashboard = await startTestDashboard(redis.server.url, { clock, prefix: 'other' });
+    dashboard = await startTestDashboard(redis.server.url, { prefix: 'other' });
     assert.deepEqual(await shown(), []);
   });
 
@@ -131,7 +127,6 @@ describe('boards', () => {
     assert.equal((await shown()).length, 2);
     process.kill(redis.server.pid, 'SIGSTOP');
     try {
-      nowMs += 1000;
       const [api, page] = await Promise.all([
         dashboard.send('/queues/api/queues', { basic: RIGHT }),
         dashboard.send('/queues/', { basic: RIGHT, headers: { accept: 'text/html' } }),

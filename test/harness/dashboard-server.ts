@@ -7,7 +7,6 @@ import { jobData, type JobKey, workId } from '#src/queue/contract.ts';
 import { keyPrefix } from '#src/redis/key-prefix.ts';
 import { queueName } from '#src/queue/queue-keys.ts';
 import { registerDriver } from '#src/queue/queues.ts';
-import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { startTestRedis, type TestRedis } from './redis.ts';
@@ -105,7 +104,6 @@ export async function startTestDashboard(
     prefix: PREFIX,
     log: silentLog,
     metrics: new Registry(),
-    clock: systemClock,
     ...o,
   }).catch((error: unknown) => {
     link.close();
