@@ -10,11 +10,9 @@ import type { DriverDeps } from './driver-deps.ts';
 export async function writeLimits({ context, place }: DriverDeps): Promise<void> {
   const { maxJobsInFlight: maxInFlight, maxJobsPerSecond: maxPerSecond } = context.flags;
   const limits = { maxInFlight, maxPerSecond };
-  if (await storeLimits(place, limits))
-    context.log.info(
-      { driver: place.driver, ...limits },
-      'the limits of the driver’s queues changed',
-    );
+  await storeLimits(place, limits);
+  if (maxInFlight + maxPerSecond > 0)
+    context.log.info({ driver: place.driver, ...limits }, 'the driver’s queues have limits');
 }
 
 /** @returns warns on each class of the driver, once for each version of it, of annotations that

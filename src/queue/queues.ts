@@ -135,29 +135,18 @@ export interface QueueLimits {
 const SECOND_MS = 1_000;
 
 /** Stores the limits of the driver's queues, or removes them. Workers read them whenever they take
- * a job, so a change takes effect at once.
- * @returns whether another limit was stored before */
-export async function storeLimits(place: RedisPlace, limits: QueueLimits): Promise<boolean> {
-  const changes = JOB_KINDS.map((kind) => useQueue(place, kind, (queue) => store(queue, limits)));
-  return (await Promise.all(changes)).includes(true);
-}
-
-async function store(queue: Queue, { maxInFlight, maxPerSecond }: QueueLimits): Promise<boolean> {
-  const [concurrency, rate] = await Promise.all([
-    queue.getGlobalConcurrency(),
-    queue.getGlobalRateLimit(),
-  ]);
-  if (
-    (concurrency ?? 0) === maxInFlight &&
-    (rate?.max ?? 0) === maxPerSecond &&
-    (rate?.duration ?? SECOND_MS) === SECOND_MS
-  )
-    return false;
-  await (maxInFlight === 0
-    ? queue.removeGlobalConcurrency()
-    : queue.setGlobalConcurrency(maxInFlight));
-  await (maxPerSecond === 0
-    ? queue.removeGlobalRateLimit()
-    : queue.setGlobalRateLimit(maxPerSecond, SECOND_MS));
-  return true;
+ * a job, so a change takes effect at once. */
+export async function storeLimits(
+  place: RedisPlace,
+  { maxInFlight, maxPerSecond }: QueueLimits,
+): Promise<void> {
+  for (const kind of JOB_KINDS)
+    await useQueue(place, kind, async (queue) => {
+      await (maxInFlight === 0
+        ? queue.removeGlobalConcurrency()
+        : queue.setGlobalConcurrency(maxInFlight));
+      await (maxPerSecond === 0
+        ? queue.removeGlobalRateLimit()
+        : queue.setGlobalRateLimit(maxPerSecond, SECOND_MS));
+    });
 }
