@@ -114,8 +114,8 @@ export async function beginTerm(
   return answer.kind === 'behind' ? answer.transitions : undefined;
 }
 
-/** Removes the jobs of claims and volumes that are of another history: a hundred thousand take Redis
- * less than a second. */
+/** Removes the jobs of claims and volumes that are of another history: a hundred thousand take
+ * Redis less than a second. */
 const dropScript = defineNamedScript({
   keys: [...HISTORY_KEYS, 'claims', 'volumes'],
   args: { text: 'text', known: 'text' },
