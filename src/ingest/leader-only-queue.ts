@@ -1,12 +1,8 @@
 import { bareKey, type JobKey, keyId, type KeyToQueue } from '../queue/contract.ts';
 import { type Clock, systemClock } from '../runtime/clock.ts';
+import type { Dispatcher } from './dispatcher.ts';
 
-/** Takes requests for keys. */
-export interface RequestTaker {
-  ensureQueued(key: KeyToQueue): void;
-  enqueueNow(key: KeyToQueue): void;
-  promote(key: KeyToQueue): void;
-}
+type RequestTaker = Pick<Dispatcher, 'ensureQueued' | 'enqueueNow' | 'promote'>;
 
 /** Passes notices on only while this ingest leads.
  *

@@ -7,7 +7,7 @@ import { countWaiting } from '../queue/queues.ts';
 import { Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import type { DriverDeps } from './driver-deps.ts';
-import { PendingMetrics } from './pending-metrics.ts';
+import { type Shown, showPending } from './pending-metrics.ts';
 
 /** What is done sooner is not reported. A second at least, since the first look may come late. */
 const REPORTED_AFTER_MS = 900;
@@ -39,7 +39,9 @@ export class PendingReport {
   #waiting: { readonly name: string; readonly sinceMs: number } | undefined;
   /** The cause that claims were told last, and which claims. */
   #told = { sentence: '', atMs: 0, uids: new Set<string>() };
-  readonly #metrics: PendingMetrics;
+  /** When the metrics were brought up to date, Unix ms; -Infinity: this process does not lead. */
+  #shownMs = -Infinity;
+  #endMetrics: () => void;
   readonly #outage: Outage;
 
   /** @param whyNoLeader  why nobody leads the driver; undefined if an ingest does, or another
@@ -55,7 +57,7 @@ export class PendingReport {
     this.#whyNoLeader = whyNoLeader;
     this.#pending = pending;
     this.#outage = new Outage(log);
-    this.#metrics = new PendingMetrics(metrics, deps.place.driver);
+    this.#endMetrics = showPending(metrics, deps.place.driver, undefined);
     this.#loop = new PollLoop({
       step: () => this.#report(),
       onError: (error) => log.debug({ err: error }, 'could not report what waits; trying again'),
@@ -66,12 +68,12 @@ export class PendingReport {
   async stop(): Promise<void> {
     this.#outage.forget();
     await this.#loop.stop();
-    this.#metrics.close();
+    this.#endMetrics();
   }
 
   async #report(): Promise<number> {
     const { isLeading, connections } = this.#deps;
-    if (!isLeading()) this.#metrics.clear();
+    if (!isLeading() && this.#shownMs > 0) this.#show(undefined);
     if (!isLeading() && this.#whyNoLeader() === undefined) {
       this.#outage.forget();
       return PERIOD_MS;
@@ -97,14 +99,20 @@ export class PendingReport {
       const reason = whyNoJob(why, className).sentence;
       context.log.warn({ ...logFields(key), reason }, 'the claim waits');
     }
-    if (entries.length === 0 && nowMs - this.#metrics.shownMs < MEASURE_IDLE_MS) return undefined;
+    if (entries.length === 0 && nowMs - this.#shownMs < MEASURE_IDLE_MS) return undefined;
     const report = await reportDriver(place, entries);
     const depths = {
       claims: await countWaiting(place, 'claim'),
       volumes: await countWaiting(place, 'volume'),
     };
-    this.#metrics.show(report, depths, nowMs);
+    this.#show({ ...report, depths, atMs: nowMs });
     return report;
+  }
+
+  #show(shown: Shown | undefined): void {
+    this.#endMetrics();
+    this.#endMetrics = showPending(this.#deps.context.metrics, this.#deps.place.driver, shown);
+    this.#shownMs = shown?.atMs ?? -Infinity;
   }
 
   #dueEntries(nowMs: number): readonly PendingEntry[] {
