@@ -63,6 +63,7 @@ const RIGHTS: Readonly<
       'list storage.k8s.io/volumeattachments',
       'list storage.k8s.io/volumeattributesclasses',
       'patch /events',
+      'update snapshot.storage.k8s.io/volumesnapshots',
       ...['list', 'watch'].flatMap((verb) => [
         `${verb} /persistentvolumeclaims`,
         `${verb} /persistentvolumes`,
