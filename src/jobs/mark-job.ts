@@ -5,7 +5,7 @@ import type { Marked } from '../queue/run.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { askRedis } from '../redis/ask-redis.ts';
 import { signalWithin } from '../runtime/clock.ts';
-import type { Dependencies, JobRun } from './dependencies.ts';
+import type { JobRun } from './dependencies.ts';
 
 /* Before each call of the driver: the job is marked, and the driver's Lease allows the call
  * (docs/leak-proof.md, M1 to M3). */
@@ -29,6 +29,9 @@ export interface MarkedJob {
   readonly writeSignal: () => AbortSignal | undefined;
   /** Takes the mark back: the call can have left nothing; see Marked. */
   readonly undo: (dropsPlace: boolean) => Promise<void>;
+  /** Ends a run whose call has done the work. In doubt the job stays for as long as the mark says.
+   */
+  readonly finished: (note: string) => Outcome;
 }
 
 /** How old a read of the PV may be when a DeleteVolume is sent (invariant 6). */
@@ -70,9 +73,10 @@ export async function markJob(
   const passedMs = (): number =>
     Math.max(performance.now() - startedMs, clock.nowMs() - startedAtMs);
   const { leftMs } = marked;
+  const isInDoubt = leftMs !== undefined && leftMs > 0;
   return {
     leftMs,
-    isInDoubt: leftMs !== undefined && leftMs > 0,
+    isInDoubt,
     endpoint: marked.endpoint === '' ? endpoint : marked.endpoint,
     notAfterMs: clock.nowMs() + Math.min(GRACE_MS - passedMs(), verdict.untilMs - nowMs),
     writeSignal() {
@@ -80,6 +84,7 @@ export async function markJob(
       return writeMs > 0 ? signalWithin(new AbortController().signal, writeMs) : undefined;
     },
     undo: (dropsPlace) => askRedis(marked.undo(dropsPlace)),
+    finished: (note) => finished(note, isInDoubt ? doubtMs : undefined),
   };
 }
 
@@ -122,14 +127,4 @@ function pausedBy(reason: string): Outcome {
 export function finished(note: string, leftMs: number | undefined): Outcome {
   if (leftMs === undefined || leftMs <= 0) return { kind: 'done', note };
   return { kind: 'later', reason: `${note}; ${DOUBT}`, delayMs: leftMs, isTurn: true };
-}
-
-/** Ends a run whose call has done the work. In doubt the job stays for as long as the mark of that
- * call says. */
-export function finishedByCall(
-  note: string,
-  { isInDoubt }: MarkedJob,
-  { doubtMs }: Dependencies,
-): Outcome {
-  return finished(note, isInDoubt ? doubtMs : undefined);
 }

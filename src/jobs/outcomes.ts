@@ -4,11 +4,10 @@ import { type EventInput, regardingClaim } from '../kube/events.ts';
 import type { Claim, Volume } from '../kube/objects.ts';
 import { keyOf } from '../kube/resources.ts';
 import type { Outcome } from '../queue/outcome.ts';
-import type { Run } from '../queue/run.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { volumeFailedDelete } from '../volumes/deletion.ts';
 import { supportsTopology } from '../volumes/driver-facts.ts';
-import type { Dependencies, Events } from './dependencies.ts';
+import type { Dependencies, Events, JobRun } from './dependencies.ts';
 
 /* Outcomes that creations and deletions share. */
 
@@ -36,8 +35,7 @@ export function notForwarded(
 
 /** What a run whose call failed says: as reason of its outcome, and in its event. */
 export async function describeFailedCall(
-  { timeoutMs }: Pick<Dependencies, 'timeoutMs'>,
-  run: Pick<Run, 'lastStatus'>,
+  { timeoutMs, run }: JobRun,
   { codeName, driverSaid, message }: Pick<CsiError, 'codeName' | 'driverSaid' | 'message'>,
 ): Promise<{ readonly reason: string; readonly event: string }> {
   if (codeName !== 'DeadlineExceeded' || driverSaid) return { reason: message, event: message };

@@ -19,7 +19,7 @@ import {
   reportProvisioningFailed,
 } from '../outcomes.ts';
 import type { SecretProblem, SecretValues } from '../secret-values.ts';
-import { sendDeleteVolume } from '../volume/delete-volume.ts';
+import { sendDeleteVolume } from '../volume/reconcile-volume.ts';
 import { requestReschedule, stayInJournal } from './plan-claim.ts';
 
 /* How the run of a claim ends whose volume could not be created or written, in the order of the
@@ -130,7 +130,7 @@ async function endUnknown(
   const { run } = creation;
   const usual = isRunning ? usualTime(creation) : undefined;
   if (usual === undefined) {
-    const { reason, event } = await describeFailedCall(creation, run, error);
+    const { reason, event } = await describeFailedCall(creation, error);
     const report = isRunning ? reportFailedForNow : reportProvisioningFailed;
     report(creation, event);
     return isRunning ? { kind: 'running', reason } : { kind: 'retry', reason, mayBeAtWork: true };

@@ -20,7 +20,7 @@ import {
 } from '../../volumes/persistent-volume.ts';
 import { waitForClassLimit, withinClassLimit } from '../class-limit.ts';
 import type { ClaimRun, Dependencies } from '../dependencies.ts';
-import { finished, finishedByCall, markJob } from '../mark-job.ts';
+import { finished, markJob } from '../mark-job.ts';
 import { createdAtMs } from '../operation-counts.ts';
 import { recordClaimEvent } from '../outcomes.ts';
 import { releaseCloneSource, releaseRestoredSnapshot } from '../release-sources.ts';
@@ -212,5 +212,5 @@ async function writeVolume(
   const message = `Successfully provisioned volume ${name}`;
   if (!isGone)
     recordClaimEvent(creation, { type: 'Normal', reason: 'ProvisioningSucceeded', message });
-  return finishedByCall(`volume ${name}`, mark, creation);
+  return mark.finished(`volume ${name}`);
 }

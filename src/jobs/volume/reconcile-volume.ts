@@ -1,27 +1,30 @@
+import { CsiError, isFinal, isStillRunning } from '../../csi/status.ts';
+import { MAX_SHARERS } from '../../hints/shared-handles.ts';
 import { addFinalizer, removeFinalizer } from '../../kube/finalizers.ts';
 import { VOLUME_FINALIZER } from '../../kube/keys.ts';
 import { isConflict, isNotFound, isOutage, KubeError } from '../../kube/kube-error.ts';
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import { type JobKey, workId } from '../../queue/contract.ts';
-import type { Run } from '../../queue/run.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
+import type { Run } from '../../queue/run.ts';
 import { askRedis } from '../../redis/ask-redis.ts';
-import { traceId } from '../../runtime/trace-id.ts';
+import type { WaitCondition } from '../../rules/rule.ts';
+import { traceHeaders, traceId } from '../../runtime/trace-id.ts';
 import { type DeletionPlan, planDeletion, shouldDelete } from '../../volumes/deletion.ts';
+import { identityOf, mayBeSame } from '../../volumes/handles.ts';
 import { isOnNode } from '../../volumes/own-node.ts';
-import type { Dependencies, VolumeRun } from '../dependencies.ts';
 import { waitForClassLimit, withinClassLimit } from '../class-limit.ts';
-import { finished, finishedByCall, type MarkedJob, markJob, MAX_READ_AGE_MS } from '../mark-job.ts';
-import { whyNodesAreUnknown } from '../outcomes.ts';
-import { readSecretValues } from '../secret-values.ts';
+import type { Dependencies, VolumeRun } from '../dependencies.ts';
+import { finished, type MarkedJob, markJob, MAX_READ_AGE_MS } from '../mark-job.ts';
 import {
-  endFailedDeletion,
-  refuseDeletion,
-  refuseIfShared,
-  refuseWithoutSecret,
-  sendDeleteVolume,
-} from './delete-volume.ts';
+  describeFailedCall,
+  notForwarded,
+  parkOrRetry,
+  reportDeletionFailed,
+  whyNodesAreUnknown,
+} from '../outcomes.ts';
+import { readSecretValues, type SecretProblem, type SecretValues } from '../secret-values.ts';
 
 /** One run of a volume's job: reads the PV, adds or removes its finalizer, and deletes volume and
  * PV if the PV is Released with the policy Delete (docs/leak-proof.md, D1). The job ends when no
@@ -105,6 +108,28 @@ async function attemptDeletion(volumeRun: VolumeRun): Promise<Outcome> {
   );
 }
 
+/** How the run ends of a volume that is another node's; undefined if it is deleted here. */
+function leaveToItsNode(deps: Dependencies, volume: Volume): Outcome | undefined {
+  const { name: driver, ownNode: node } = deps.facts();
+  if (node === undefined) return undefined;
+  const unknown = whyNodesAreUnknown(deps);
+  if (unknown !== undefined) return unknown;
+  const topology = deps.topology();
+  const labels = topology && (topology.node(node)?.labels ?? {});
+  return isOnNode(volume, { driver, node, labels })
+    ? undefined
+    : { kind: 'done', note: `the volume is not on node ${node}` };
+}
+
+/** Ends the run of a volume that can't be deleted as things are. */
+function refuseDeletion(
+  { events, volume }: VolumeRun,
+  { message, waitsFor }: { readonly message: string; readonly waitsFor: readonly WaitCondition[] },
+): Outcome {
+  reportDeletionFailed(events, volume, message);
+  return parkOrRetry(message, waitsFor);
+}
+
 /** Has the driver delete the volume, then deletes its PV. */
 async function deleteInDriver(
   volumeRun: VolumeRun,
@@ -129,7 +154,7 @@ async function deleteInDriver(
   const outcome = await deletePersistentVolume(volumeRun, mark);
   if (outcome.kind !== 'done') return outcome;
   counts.countDeleted(volume, clock.nowMs() - startMs);
-  return finishedByCall(outcome.note ?? '', mark, volumeRun);
+  return mark.finished(outcome.note ?? '');
 }
 
 /** What a list of all PVs found counts for the next run, which comes soon. */
@@ -137,6 +162,89 @@ const READ_TOO_OLD: Outcome = {
   kind: 'later',
   reason: 'reading took too long: the volume may have changed since, so it is read again',
 };
+
+/** Refuses a deletion without its secret: a driver that is called without one may leave the volume
+ * behind and say that it is gone.
+ * @throws KubeError if the API server is down */
+function refuseWithoutSecret(
+  volumeRun: VolumeRun,
+  { kind, ref, error, message, waitsFor }: SecretProblem,
+): Outcome {
+  if (error !== undefined && isOutage(error)) throw error;
+  const missing = `secret ${ref.namespace}/${ref.name} of this volume's deletion is not there`;
+  const reason = kind === 'missing' ? `${missing}; create it again` : message;
+  return refuseDeletion(volumeRun, { message: reason, waitsFor });
+}
+
+/** Looks, as late as possible, whether another PV stands for the volume (invariant 6): it may be
+ * created while a deletion backs off. Costs no API request unless there may be one, or nothing is
+ * published; then that PV is read, since it may be gone by now.
+ * @returns how the run ends; undefined if there is no other PV
+ * @throws KubeError, RedisUnavailable */
+async function refuseIfShared(volumeRun: VolumeRun): Promise<Outcome | undefined> {
+  const { kube, sharersOf, volume } = volumeRun;
+  const identity = identityOf(volume);
+  if (identity === undefined) return undefined;
+  const names = await sharersOf(identity);
+  for (const name of names) {
+    if (name === volume.metadata.name) continue;
+    const other = await kube.get<Volume>(volumes, { name });
+    if (other === undefined || !mayBeSame(other, volume)) continue;
+    const { resourceVersion: seen } = other.metadata;
+    const waitsFor = [{ resource: volumes.plural, name, seen }];
+    const message =
+      `PersistentVolume ${name} has the same handle, so the volume is kept; ` +
+      'remove one of the two by hand';
+    return refuseDeletion(volumeRun, { message, waitsFor });
+  }
+  if (names.length < MAX_SHARERS) return undefined;
+  const reason = 'more PersistentVolumes than ingest could name may have the handle; trying again';
+  return { kind: 'later', reason };
+}
+
+interface DeleteCall {
+  /** The claim's UID, or the PV's: the trace of the call. */
+  readonly id: string;
+  readonly handle: string;
+  readonly isMigrated: boolean;
+  readonly gateway: string;
+  /** Unix ms after which it must not be sent. */
+  readonly notAfterMs: number;
+}
+
+/** Sends DeleteVolume. Every DeleteVolume is sent here.
+ * @returns why it failed; undefined if the volume is gone */
+export async function sendDeleteVolume(
+  { csi, timeoutMs }: Pick<Dependencies, 'csi' | 'timeoutMs'>,
+  { id, handle, isMigrated: migrated, gateway, notAfterMs }: DeleteCall,
+  secrets: SecretValues,
+): Promise<CsiError | undefined> {
+  const metadata = traceHeaders(id);
+  const settings = { timeoutMs, notAfterMs, gateway, migrated, metadata };
+  try {
+    await csi.deleteVolume({ volumeId: handle, secrets }, settings);
+  } catch (error) {
+    if (!(error instanceof CsiError)) throw error;
+    return error;
+  }
+  return undefined;
+}
+
+/** Ends the run of a volume whose DeleteVolume has failed. A `retry` outcome is delayed by
+ * src/queue/outcome.ts, as for creations. */
+async function endFailedDeletion(
+  volumeRun: VolumeRun,
+  mark: MarkedJob,
+  error: CsiError,
+): Promise<Outcome> {
+  const { events, volume } = volumeRun;
+  const report = (message: string): void => reportDeletionFailed(events, volume, message);
+  if (error.notForwarded || isFinal(error)) await mark.undo(false);
+  if (error.notForwarded) return notForwarded(error, report);
+  const { reason, event } = await describeFailedCall(volumeRun, error);
+  report(event);
+  return { kind: isStillRunning(error.codeName) ? 'running' : 'retry', reason };
+}
 
 /** Deletes the PV of a volume that the driver has deleted. Already gone counts as success. */
 async function deletePersistentVolume(volumeRun: VolumeRun, mark: MarkedJob): Promise<Outcome> {
@@ -157,17 +265,4 @@ async function deletePersistentVolume(volumeRun: VolumeRun, mark: MarkedJob): Pr
   // The answer is the PV if finalizers are left on it, else a Status.
   if (left?.metadata?.finalizers === undefined) return { kind: 'done', note: `deleted ${name}` };
   return setVolumeFinalizer(volumeRun, left, false);
-}
-
-/** How the run ends of a volume that is another node's; undefined if it is deleted here. */
-function leaveToItsNode(deps: Dependencies, volume: Volume): Outcome | undefined {
-  const { name: driver, ownNode: node } = deps.facts();
-  if (node === undefined) return undefined;
-  const unknown = whyNodesAreUnknown(deps);
-  if (unknown !== undefined) return unknown;
-  const topology = deps.topology();
-  const labels = topology && (topology.node(node)?.labels ?? {});
-  return isOnNode(volume, { driver, node, labels })
-    ? undefined
-    : { kind: 'done', note: `the volume is not on node ${node}` };
 }
