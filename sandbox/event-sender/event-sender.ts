@@ -79,7 +79,7 @@ class Source {
         this.#version ??= (await client.list(this.#resource, { limit: 1 })).resourceVersion;
         await client.watch(this.#resource, {
           resourceVersion: this.#version,
-          bookmarks: true,
+          timeoutSeconds: 300,
           idleTimeoutMs: IDLE_TIMEOUT_MS,
           signal: stopping,
           onOpen: this.#isOpen,

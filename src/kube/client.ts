@@ -11,14 +11,19 @@ import {
 import type { ObjectRef, Resource } from './resources.ts';
 import { WatchDecoder, type WatchEvent } from './watch-decoder.ts';
 
-export interface ListOptions extends CallOptions {
+/** Which objects of a collection are asked for, and what of them. */
+export interface Selection {
+  /** All namespaces where absent. */
   readonly namespace?: string | undefined;
-  readonly limit?: number | undefined;
-  readonly continueToken?: string | undefined;
   readonly labelSelector?: string | undefined;
   readonly fieldSelector?: string | undefined;
-  /** The items have only their metadata. */
+  /** Asks for metadata alone: objects come without spec and status. */
   readonly metadataOnly?: boolean | undefined;
+}
+
+export interface ListOptions extends Selection, CallOptions {
+  readonly limit?: number | undefined;
+  readonly continueToken?: string | undefined;
 }
 
 export interface ListPage<T> {
@@ -43,23 +48,16 @@ export interface DeleteOptions extends CallOptions {
   readonly preconditions?: { readonly uid?: string; readonly resourceVersion?: string };
 }
 
-export interface WatchOptions {
-  readonly namespace?: string | undefined;
+export interface WatchOptions extends Selection {
   /** The watch reports the changes after this version. */
   readonly resourceVersion: string;
-  /** Asks for bookmarks: events that only say up to which version the watch has come. */
-  readonly bookmarks?: boolean;
   /** The server ends the watch after this long. */
-  readonly timeoutSeconds?: number;
+  readonly timeoutSeconds: number;
   /** The watch fails when nothing was received for this long. */
   readonly idleTimeoutMs: number;
-  readonly labelSelector?: string | undefined;
-  readonly fieldSelector?: string | undefined;
-  /** The objects have only their metadata. */
-  readonly metadataOnly?: boolean | undefined;
   readonly signal?: AbortSignal;
   /** Called when the server has accepted the watch. */
-  readonly onOpen?: () => void;
+  readonly onOpen: () => void;
   /** An error that it throws ends the watch with that error. */
   readonly onEvent: (event: WatchEvent) => void;
 }
@@ -85,7 +83,8 @@ export interface KubeClient {
   /** A precondition that is not met is a 409 (isConflict).
    * @returns the object that is being deleted, or a Status; undefined if it did not exist */
   delete<T>(resource: Resource, ref: ObjectRef, o?: DeleteOptions): Promise<T | undefined>;
-  /** One watch. Resolves when the server ends it in order. A reflector goes on after that. */
+  /** One watch. Resolves when the server ends it in order. A reflector goes on after that. Asks for
+   * bookmarks: events that only say up to which version the watch has come. */
   watch(resource: Resource, o: WatchOptions): Promise<void>;
   close(): Promise<void>;
 }
@@ -110,7 +109,10 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
     },
     // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- named by callers
     async list<T>(resource: Resource, o: ListOptions = {}) {
-      const call = listCall(resource, o);
+      const call = collectionCall('list', resource, o, {
+        limit: o.limit,
+        continue: o.continueToken,
+      });
       const body = await sender.send(call, o);
       // The server validates objects by their schema.
       const page = parseList(body) as ListBody<T> | undefined;
@@ -141,17 +143,9 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
       );
     },
     async watch(resource, o) {
-      const { namespace, metadataOnly, signal, onOpen = () => {}, idleTimeoutMs: timeoutMs } = o;
-      const query = {
-        watch: 'true',
-        resourceVersion: o.resourceVersion,
-        allowWatchBookmarks: o.bookmarks === true ? 'true' : undefined,
-        timeoutSeconds: o.timeoutSeconds,
-        labelSelector: o.labelSelector,
-        fieldSelector: o.fieldSelector,
-      };
-      const accept = metadataOnly === true ? METADATA_ONLY.watch : undefined;
-      const call = { verb: 'watch', resource, at: { namespace }, query, accept } as const;
+      const { resourceVersion, timeoutSeconds, idleTimeoutMs: timeoutMs, signal, onOpen } = o;
+      const query = { watch: 'true', resourceVersion, allowWatchBookmarks: 'true', timeoutSeconds };
+      const call = collectionCall('watch', resource, o, query);
       const decoder = new WatchDecoder(titleOf(call), o.onEvent);
       const onBody = (chunk: Buffer): void => decoder.push(chunk);
       await sender.watch(call, { timeoutMs, signal, watch: { onOpen, onBody } });
@@ -167,18 +161,19 @@ const METADATA_ONLY = {
   watch: 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json',
 };
 
-function listCall(resource: Resource, o: ListOptions): ApiCall {
+/** @param query  what it has besides the selection */
+function collectionCall(
+  verb: 'list' | 'watch',
+  resource: Resource,
+  { namespace, labelSelector, fieldSelector, metadataOnly }: Selection,
+  query: ApiCall['query'],
+): ApiCall {
   return {
-    verb: 'list',
+    verb,
     resource,
-    at: { namespace: o.namespace },
-    accept: o.metadataOnly === true ? METADATA_ONLY.list : undefined,
-    query: {
-      limit: o.limit,
-      continue: o.continueToken,
-      labelSelector: o.labelSelector,
-      fieldSelector: o.fieldSelector,
-    },
+    at: { namespace },
+    accept: metadataOnly === true ? METADATA_ONLY[verb] : undefined,
+    query: { ...query, labelSelector, fieldSelector },
   };
 }
 

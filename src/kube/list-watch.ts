@@ -4,7 +4,7 @@ import { backoffMs, type Clock, systemClock, unlessAborted } from '../runtime/cl
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { Outage } from '../runtime/outage.ts';
-import { type KubeClient, PAGE_SIZE } from './client.ts';
+import { type KubeClient, PAGE_SIZE, type Selection } from './client.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
 import { createReflectorMetrics, type ReflectorMetrics } from './metrics.ts';
 import { rawKey, type Resource, versionOf } from './resources.ts';
@@ -22,19 +22,12 @@ export interface ObjectSink {
   endList(): void;
 }
 
-export interface ListWatchOptions {
+export interface ListWatchOptions extends Selection {
   readonly client: KubeClient;
   readonly resource: Resource;
   readonly log: Logger;
-  /** All namespaces where absent. */
-  readonly namespace?: string;
-  readonly fieldSelector?: string;
-  readonly labelSelector?: string;
-  /** Asks for metadata alone: objects come without spec and status. */
-  readonly metadataOnly?: boolean;
   readonly metrics?: Registry;
   readonly clock?: Clock;
-  readonly pageSize?: number;
   /** A watch that receives nothing for this long is closed and opened again. API servers send
    * bookmarks about once a minute. */
   readonly idleTimeoutMs?: number;
@@ -156,7 +149,7 @@ export class ListWatch {
   }
 
   /** What every request for the collection says of it. */
-  get #selection() {
+  get #selection(): Selection {
     const { namespace, fieldSelector, labelSelector, metadataOnly } = this.#options;
     return { namespace, fieldSelector, labelSelector, metadataOnly };
   }
@@ -229,13 +222,16 @@ export class ListWatch {
   /** Keeps nothing of the page but these: objects that live until the next page is there become old
    * ones for the garbage collector, which adds to the peak of memory. */
   async #listPage(continueToken?: string) {
-    const { client, resource, pageSize: limit = PAGE_SIZE } = this.#options;
+    const { client, resource } = this.#options;
     const { signal } = this.#cycle;
-    const how = { ...this.#selection, limit, continueToken, signal, timeoutMs: PAGE_TIMEOUT_MS };
-    const { items, ...page } = await client.list<unknown>(resource, how);
+    const page = { limit: PAGE_SIZE, continueToken, signal, timeoutMs: PAGE_TIMEOUT_MS };
+    const { items, ...rest } = await client.list<unknown>(resource, {
+      ...this.#selection,
+      ...page,
+    });
     signal.throwIfAborted();
     for (const item of items) this.#pass(item, () => this.#sink.put(item, 'listed'));
-    return { ...page, objects: items.length };
+    return { ...rest, objects: items.length };
   }
 
   /** Follows one watch from a version to its end. */
@@ -246,7 +242,6 @@ export class ListWatch {
       await client.watch(resource, {
         ...this.#selection,
         resourceVersion,
-        bookmarks: true,
         // Random, so that the watches of many processes don't all end at the same moment.
         timeoutSeconds: Math.round(300 + Math.random() * 300),
         idleTimeoutMs: idleTimeoutMs * (0.9 + Math.random() * 0.2),
