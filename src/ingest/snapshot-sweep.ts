@@ -1,6 +1,5 @@
 import { listAll, listPages, type KubeClient } from '../kube/client.ts';
-import { hasFinalizer } from '../kube/finalizer-patches.ts';
-import { addFinalizer, removeFinalizer } from '../kube/finalizers.ts';
+import { addFinalizer, hasFinalizer, removeFinalizer } from '../kube/finalizers.ts';
 import { SNAPSHOT_SOURCE_PROTECTION as finalizer } from '../kube/keys.ts';
 import { isConflict, isOutage, KubeError } from '../kube/kube-error.ts';
 import type { Claim, Snapshot } from '../kube/objects.ts';

@@ -1,6 +1,6 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { VolumeContentSourceSchema } from '../csi/generated/csi_pb.ts';
-import { hasFinalizer } from '../kube/finalizer-patches.ts';
+import { hasFinalizer } from '../kube/finalizers.ts';
 import { addFinalizer } from '../kube/finalizers.ts';
 import { CLONE_PROTECTION } from '../kube/keys.ts';
 import { isForbidden } from '../kube/kube-error.ts';

@@ -1,5 +1,5 @@
 import type { EventInput } from '../kube/events.ts';
-import { hasFinalizer } from '../kube/finalizer-patches.ts';
+import { hasFinalizer } from '../kube/finalizers.ts';
 import * as keys from '../kube/keys.ts';
 import type {
   Class,

@@ -1,4 +1,4 @@
-import { hasFinalizer } from '../kube/finalizer-patches.ts';
+import { hasFinalizer } from '../kube/finalizers.ts';
 import * as keys from '../kube/keys.ts';
 import type { Claim, Class } from '../kube/objects.ts';
 import { isPending } from './data-source.ts';
