@@ -393,8 +393,9 @@ export class CapacityController {
   async #mayWrite(): Promise<boolean> {
     const { clock, isLeading } = this.#options;
     const { signal } = this.#stopped;
-    while (this.#writes?.take(clock.nowMs()) === false && !signal.aborted)
-      await clock.sleep(timerMs(this.#writes.waitMs(clock.nowMs())), signal);
+    const waitMs = (): number => this.#writes?.waitMs(clock.nowMs()) ?? 0;
+    while (waitMs() > 0 && !signal.aborted) await clock.sleep(timerMs(waitMs()), signal);
+    this.#writes?.take(clock.nowMs());
     return !signal.aborted && isLeading();
   }
 }

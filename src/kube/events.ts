@@ -186,7 +186,9 @@ export class EventRecorder {
     const key = `${type} ${regarding.uid}`;
     const bucket = this.#spam.get(key) ?? new TokenBucket({ ...SPAM, nowMs });
     this.#spam.set(key, bucket);
-    return bucket.take(nowMs);
+    if (bucket.waitMs(nowMs) > 0) return false;
+    bucket.take(nowMs);
+    return true;
   }
 
   #count({ type }: Pick<EventInput, 'type'>, result: Result): void {

@@ -135,7 +135,7 @@ export class RequestSender {
       const why = `would wait ${Math.round(waitMs)} ms for its turn (--kube-api-qps)`;
       throw unansweredError(titleOf(call), 'Timeout', why);
     }
-    this.#rate?.charge(1, nowMs);
+    this.#rate?.take(nowMs);
     if (waitMs > 0) await this.#clock.sleep(waitMs, signal);
   }
 

@@ -12,24 +12,16 @@ export class TokenBucket {
     this.#filledAtMs = o.nowMs;
   }
 
+  /** Until there is a token; 0: there is one. */
   waitMs(nowMs: number): number {
     this.#fill(nowMs);
     return this.#tokens >= 1 ? 0 : Math.ceil(((1 - this.#tokens) * 1000) / this.#perSecond);
   }
 
-  /** Takes a token.
-   * @returns false if none is available */
-  take(nowMs: number): boolean {
+  /** Takes a token, even if it is not there yet: nobody gets one until the debt is paid. */
+  take(nowMs: number): void {
     this.#fill(nowMs);
-    if (this.#tokens < 1) return false;
-    this.#tokens--;
-    return true;
-  }
-
-  /** Takes tokens that are not there yet: nobody gets one until the debt is paid. */
-  charge(count: number, nowMs: number): void {
-    this.#fill(nowMs);
-    this.#tokens -= count;
+    this.#tokens -= 1;
   }
 
   #fill(nowMs: number): void {
