@@ -1,11 +1,4 @@
-import { once } from 'node:events';
-import {
-  type AddressInfo,
-  createServer,
-  type ListenOptions,
-  type Server,
-  type Socket,
-} from 'node:net';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import {
   createServer as createTlsServer,
   type SecureContextOptions,
@@ -13,10 +6,9 @@ import {
 } from 'node:tls';
 import { type Address, formatAddress, isLoopback } from '../runtime/address.ts';
 import { peerCertificate } from '../runtime/certificate-names.ts';
-import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { type Logger, RareWarnings } from '../runtime/log.ts';
-import { claimSocketPath } from '../runtime/socket-file.ts';
+import { bind, claimSocketPath } from '../runtime/socket-file.ts';
 import type { TlsMaterial, TlsSource } from '../runtime/tls-files.ts';
 
 /** TLS of the listeners on TCP. */
@@ -34,8 +26,6 @@ export interface Caller {
   readonly endMs: number;
 }
 
-/** Connections that the kernel keeps until the gateway accepts them. */
-const BACKLOG = 4_096;
 const HANDSHAKE_MS = 5_000;
 
 /** Creates the server for one listen address. With TLS a caller shows a certificate of the
@@ -55,7 +45,7 @@ export function createListener(
     handshakeTimeout: HANDSHAKE_MS,
     noDelay: true,
   });
-  const warnings = new RareWarnings(log, systemClock);
+  const warnings = new RareWarnings(log);
   const turnAway = (socket: TLSSocket, reason: string): void => {
     warnings.warn({ from: socket.remoteAddress, reason }, 'a caller was turned away');
     socket.destroy();
@@ -116,16 +106,4 @@ export async function listen(
   process.umask(mask);
   await bound;
   return address;
-}
-
-async function bind(server: Server, options: ListenOptions, flag: string): Promise<void> {
-  server.listen({ ...options, backlog: BACKLOG });
-  try {
-    await once(server, 'listening');
-  } catch (error) {
-    const cause = error as NodeJS.ErrnoException;
-    const isInUse = cause.code === 'EADDRINUSE';
-    const reason = isInUse ? 'the port is in use; stop its owner or choose another' : cause.message;
-    throw new UsageError(`${flag}: ${reason}`, { cause });
-  }
 }

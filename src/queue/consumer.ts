@@ -85,7 +85,7 @@ export class Consumer {
     const { link, driver, driverState, kind, prefix, backoff, log } = options;
     const { random = Math.random } = options;
     this.#options = options;
-    this.#warnings = new RareWarnings(log, systemClock);
+    this.#warnings = new RareWarnings(log);
     this.#queue = queueName(kind, driver);
     this.#labels = { driver, kind };
     this.#metrics = consumerMetrics(options.metrics, this.#labels);

@@ -1,7 +1,7 @@
 import type { Server } from 'node:http';
 import { Server as TlsServer } from 'node:https';
 import { bracketIPv6, parseListenAddress } from './address.ts';
-import { UsageError } from './flags.ts';
+import { bind } from './socket-file.ts';
 
 /** For how long the clients of a server may send headers and requests: options of createServer. */
 export const TIME_LIMITS = {
@@ -23,16 +23,7 @@ export async function listenHttp(
 ): Promise<{ readonly url: string; readonly close: () => Promise<void> }> {
   const { host, port } = parseListenAddress(flag, address);
   server.timeout = idleMs;
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (cause: NodeJS.ErrnoException) => {
-      const why =
-        cause.code === 'EADDRINUSE'
-          ? 'the port is in use; stop its owner or choose another'
-          : cause.message;
-      reject(new UsageError(`--${flag} ${address}: ${why}`, { cause }));
-    });
-    server.listen(port, host, resolve);
-  });
+  await bind(server, { port, host }, `--${flag} ${address}`);
   const bound = server.address();
   const scheme = server instanceof TlsServer ? 'https' : 'http';
   const boundPort = typeof bound === 'object' && bound !== null ? bound.port : port;

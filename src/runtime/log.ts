@@ -1,6 +1,5 @@
 import { performance } from 'node:perf_hooks';
 import { type Logger as PinoLogger, pino } from 'pino';
-import type { Clock } from './clock.ts';
 import type { Fields } from './json.ts';
 import { toLoggable } from './loggable.ts';
 import { escapeControls } from './printable.ts';
@@ -77,18 +76,16 @@ const INTERVAL_MS = 10_000;
  * that nobody can flood the log. */
 export class RareWarnings {
   readonly #log: Logger;
-  readonly #clock: Clock;
   /** By message. */
   readonly #warnedMs = new Map<string, number>();
 
-  constructor(log: Logger, clock: Clock) {
+  constructor(log: Logger) {
     this.#log = log;
-    this.#clock = clock;
   }
 
   /** @param message  one of a few constant texts */
   warn(fields: object, message: string): void {
-    const nowMs = this.#clock.nowMs();
+    const nowMs = performance.now();
     if (nowMs - (this.#warnedMs.get(message) ?? -Infinity) < INTERVAL_MS)
       return this.#log.debug(fields, message);
     this.#warnedMs.set(message, nowMs);

@@ -1,5 +1,6 @@
 import { lstat, mkdir, unlink } from 'node:fs/promises';
-import { connect } from 'node:net';
+import { once } from 'node:events';
+import { connect, type ListenOptions, type Server } from 'node:net';
 import { dirname } from 'node:path';
 import { messageOf } from './error-message.ts';
 import { UsageError } from './flags.ts';
@@ -42,4 +43,22 @@ export function isInUse(path: string): Promise<boolean> {
       resolve(error.code !== 'ECONNREFUSED' && error.code !== 'ENOENT'),
     );
   });
+}
+
+/** Connections that the kernel keeps until the process accepts them. */
+const BACKLOG = 4_096;
+
+/** Makes a server listen.
+ * @param flag  the flag with its value, for errors
+ * @throws      UsageError if the address is in use, or not this machine's */
+export async function bind(server: Server, options: ListenOptions, flag: string): Promise<void> {
+  server.listen({ ...options, backlog: BACKLOG });
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    const cause = error as NodeJS.ErrnoException;
+    const isInUse = cause.code === 'EADDRINUSE';
+    const reason = isInUse ? 'the port is in use; stop its owner or choose another' : cause.message;
+    throw new UsageError(`${flag}: ${reason}`, { cause });
+  }
 }

@@ -30,7 +30,7 @@ export class AdmissionEndpoint implements Endpoint {
 
   constructor(context: EndpointContext) {
     this.#context = context;
-    this.#warnings = new RareWarnings(context.log, systemClock);
+    this.#warnings = new RareWarnings(context.log);
   }
 
   /** @throws RequestProblem */

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Request, Response } from 'express';
 import QuickLRU from 'quick-lru';
-import { systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { RareWarnings } from '../runtime/log.ts';
 import type { Authenticator } from './authenticator.ts';
@@ -26,7 +25,7 @@ export class EventsEndpoint implements Endpoint {
   constructor(authenticator: Authenticator, context: EndpointContext) {
     this.#authenticator = authenticator;
     this.#context = context;
-    this.#warnings = new RareWarnings(context.log, systemClock);
+    this.#warnings = new RareWarnings(context.log);
   }
 
   /** @throws RequestProblem */
