@@ -68,12 +68,10 @@ export const flags = defineFlags({
   }),
 });
 
-const RESYNC_MS = { watched: 900_000, unwatched: 300_000 } as const;
-
 /** How often to resync: as --resync-interval says, or as suits the event source. */
 export function resyncMs({
   eventSource,
   resyncIntervalMs,
 }: Pick<Flags<typeof flags>, 'eventSource' | 'resyncIntervalMs'>): number {
-  return resyncIntervalMs ?? RESYNC_MS[eventSource === 'webhook' ? 'unwatched' : 'watched'];
+  return resyncIntervalMs ?? (eventSource === 'webhook' ? 300_000 : 900_000);
 }

@@ -229,15 +229,11 @@ async function sendProbe(
 ): Promise<ProbeResult> {
   try {
     const { ready } = await client.probe({ timeoutMs });
-    if (ready === false)
-      return { kind: 'failed', reason: 'its driver answers Probe with ready=false' };
+    if (ready === false) throw new Error('its driver answers Probe with ready=false');
     const { name } = await client.getPluginInfo({ timeoutMs });
-    return name === driver
-      ? { kind: 'reachable' }
-      : {
-          kind: 'failed',
-          reason: `its driver is ${name}, not ${driver}; name the right gateway or Service`,
-        };
+    if (name !== driver)
+      throw new Error(`its driver is ${name}, not ${driver}; name the right gateway or Service`);
+    return { kind: 'reachable' };
   } catch (error) {
     if (error instanceof CsiError && error.draining !== undefined)
       return { kind: 'draining', running: error.draining };

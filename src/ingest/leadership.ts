@@ -118,7 +118,7 @@ export class Leadership {
     queue.allow(() => lease.isLeader);
     this.#options.serves.add(driver);
     log.info({ driver }, 'leading: this ingest enqueues claims and volumes');
-    this.#request('leading');
+    this.request('leading');
     sweep?.begin();
   }
 
@@ -137,14 +137,12 @@ export class Leadership {
     log.warn({ driver, reason }, 'not leading any more: this ingest enqueues nothing');
   }
 
-  /** Redis can be reached again: it may have lost data. */
-  reconnected(): void {
-    this.#request('Redis can be reached again');
-  }
-
-  /** Changes may have been missed, as where notices were lost. */
-  changesMissed(): void {
-    this.#request('changes may have been missed');
+  /** Looks whether Redis has lost its data, and has everything looked at, as where changes may have
+   * been missed.
+   * @param reason  for the log */
+  request(reason: string): void {
+    this.#dueResync = reason;
+    this.#ask();
   }
 
   /** Another process leads by now, or Redis has lost its data: begins again if it still leads. */
@@ -204,11 +202,6 @@ export class Leadership {
     };
   }
 
-  #request(reason: string): void {
-    this.#dueResync = reason;
-    this.#ask();
-  }
-
   /** One step after the other, and one more if it was asked for meanwhile. */
   #ask(): void {
     this.#isAsked = true;
@@ -254,16 +247,17 @@ export class Leadership {
     return !journal.isOff;
   }
 
-  #runResync(): void {
-    const reason = this.#dueResync;
+  /** @param reason  where none was asked for */
+  #runResync(reason?: string, isSpread = false): void {
+    const due = this.#dueResync ?? reason;
     this.#dueResync = undefined;
-    if (reason !== undefined) void this.#options.resync.run(reason);
+    if (due !== undefined) void this.#options.resync.run(due, isSpread);
   }
 
   /** J3.
    * @throws the error of Redis or of the API server; the next step tries again */
   async #beginAnew(): Promise<void> {
-    const { place, dispatcher, journal, ownLeader } = this.#options;
+    const { place, dispatcher, journal, ownLeader, work } = this.#options;
     const lease = this.#lease;
     if (lease === undefined) return;
     dispatcher.end();
@@ -280,20 +274,17 @@ export class Leadership {
     await registerDriver(place, this.#options.namespace);
     const begun = await journal.begin(term.transitions, () => lease.isLeader);
     if (!lease.isLeader) return;
-    if (!isOfHistory && !(await this.#dropJobsOfBefore(term, history))) return this.outdated();
+    if (!isOfHistory) {
+      const isDropped = await dropJobsOfBefore(place, term, history);
+      work.emptied();
+      if (!isDropped) return this.outdated();
+    }
     await this.#options.prepare();
     if (lease.isLeader) this.#begun({ term, history }, begun.length, !isOfHistory);
   }
 
-  async #dropJobsOfBefore(term: Term, history: string): Promise<boolean> {
-    const { place, work } = this.#options;
-    const isDropped = await dropJobsOfBefore(place, term, history);
-    work.emptied();
-    return isDropped;
-  }
-
   #begun(leading: Leading, entries: number, isWithoutJobs: boolean): void {
-    const { dispatcher, ownLeader, resync, log } = this.#options;
+    const { dispatcher, ownLeader, log } = this.#options;
     const { history, term } = leading;
     this.#begunWith = history;
     this.#ledTransitions = term.transitions;
@@ -301,9 +292,7 @@ export class Leadership {
     dispatcher.begin(leading);
     log.debug({ entries, isWithoutJobs }, 'this leader has begun');
     // Requests that waited for the end of a job are gone, and without jobs everything is.
-    const reason = this.#dueResync ?? 'Redis has lost its data';
-    this.#dueResync = undefined;
-    void resync.run(reason, isWithoutJobs);
+    this.#runResync('Redis has lost its data', isWithoutJobs);
   }
 
   /** A Redis of its own is behind if another process has led since this one did. */

@@ -111,8 +111,8 @@ function openLeadership(deps: DriverDeps, work: Work, handler: EventHandler): Le
   });
   health.ready('leader', () => leadership.trouble);
   const ends = [
-    link.onReady(() => leadership.reconnected()),
-    source.missed.subscribe(() => leadership.changesMissed()),
+    link.onReady(() => leadership.request('Redis can be reached again')),
+    source.missed.subscribe(() => leadership.request('changes may have been missed')),
   ];
   closers.add('leading', () => {
     for (const end of ends) end();

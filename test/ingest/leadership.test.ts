@@ -230,14 +230,14 @@ describe('Leadership', () => {
 
   it('resyncs when Redis can be reached again and lost nothing', async () => {
     await beginAnew();
-    leadership.reconnected();
+    leadership.request('Redis can be reached again');
     await until(() => done.includes('queued'), 'it resyncs');
     assert.deepEqual(done, ['queued']);
   });
 
   it('resyncs when changes may have been missed', async () => {
     await beginAnew();
-    leadership.changesMissed();
+    leadership.request('changes may have been missed');
     await until(() => done.includes('queued'), 'it resyncs');
     assert.deepEqual(done, ['queued']);
   });
