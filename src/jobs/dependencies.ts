@@ -121,7 +121,6 @@ export function buildDependencies(
   { flags, env, closers, log, metrics }: JobsContext,
   { kube, gateways, link, driver: watched }: DriverConnections,
   parts: {
-    readonly driver: string;
     readonly caches: DriverCaches;
     readonly lease: LeaseView;
     readonly journal: JournalPlace;
@@ -129,7 +128,8 @@ export function buildDependencies(
     readonly ownLeader: OwnLeader | undefined;
   },
 ): Dependencies {
-  const { driver, caches, gates, lease, journal, ownLeader } = parts;
+  const { caches, gates, lease, journal, ownLeader } = parts;
+  const { driver } = journal;
   const component = eventComponent(driver, env);
   const events = new EventRecorder({ client: kube, component, log, metrics });
   closers.add('events', () => events.close(2_000));

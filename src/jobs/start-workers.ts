@@ -42,7 +42,7 @@ export async function startWorkers(
   const namespace = await leaseNamespace(flags.leaderElectionNamespace, env);
   const journal = { namespace, lease: leaseName(driver), driver, node: ownLeader?.node };
   const lease = ownLeader ?? (await openLease(context, connections, journal));
-  const parts = { driver, caches, gates, lease, journal, ownLeader };
+  const parts = { caches, gates, lease, journal, ownLeader };
   const deps = buildDependencies(context, connections, parts);
   const consumers = JOB_KINDS.map((kind) => {
     const consumer = new Consumer({

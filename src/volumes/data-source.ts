@@ -104,7 +104,7 @@ async function checkGrants(
   const { kind, name, namespace } = source;
   // The API server takes an empty namespace for all namespaces; no grant is in an empty one.
   const grants = namespace === '' ? [] : await listGrants(api, namespace);
-  if (isGranted(grants, { ...source, claimNamespace })) return;
+  if (isGranted(grants, source, claimNamespace)) return;
   throw new RefusedError(
     `accessing ${namespace}/${name} of ${kind} dataSource ` +
       `from ${claimNamespace}/${claimName} isn't allowed`,
@@ -174,24 +174,18 @@ export function parseSourceBytes(
   }
 }
 
-/** The claim's namespace, and the object of another namespace that it refers to. */
-interface CrossNamespaceRef {
-  readonly claimNamespace: string;
-  /** API group of the object; undefined for the core group. */
-  readonly apiGroup: string | undefined;
-  readonly kind: string;
-  readonly namespace: string;
-  readonly name: string;
-}
-
-/** Whether one of the grants lets the claim use the object. The grant has to be in the object's
- * namespace and to name both sides. Upstream: external-provisioner pkg/controller/util.go
+/** Whether one of the grants lets claims of a namespace use the source. The grant has to be in the
+ * source's namespace and to name both sides. Upstream: external-provisioner pkg/controller/util.go
  * IsGranted. */
-export function isGranted(grants: readonly ReferenceGrant[], request: CrossNamespaceRef): boolean {
-  const { claimNamespace, apiGroup = '', kind, name } = request;
+export function isGranted(
+  grants: readonly ReferenceGrant[],
+  source: Pick<SourceRef, 'apiGroup' | 'kind' | 'namespace' | 'name'>,
+  claimNamespace: string,
+): boolean {
+  const { apiGroup = '', kind, namespace, name } = source;
   return grants.some(
     ({ metadata, spec }) =>
-      metadata.namespace === request.namespace &&
+      metadata.namespace === namespace &&
       (spec?.from ?? []).some(
         (from) =>
           from.group === '' &&

@@ -4,17 +4,21 @@ import { isGranted } from '#src/volumes/data-source.ts';
 import { aGrant, type GrantChange, SNAPSHOT_GROUP } from './source-builders.ts';
 
 const ofClaim = {
-  claimNamespace: 'ns2',
   apiGroup: '',
   kind: 'PersistentVolumeClaim',
   namespace: 'ns1',
   name: 'test-dataSource',
 };
+/** Whether claims of the namespace `ns2` may use a source. */
+const mayUse = (
+  grants: Parameters<typeof isGranted>[0],
+  source: Parameters<typeof isGranted>[1],
+): boolean => isGranted(grants, source, 'ns2');
 const ofSnapshot = { ...ofClaim, apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' };
 const ofHello = { ...ofClaim, apiGroup: 'hello.k8s.io/v1alpha1', kind: 'Hello' };
 const SNAPSHOTS = { group: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' };
 
-type Case = readonly [request: Parameters<typeof isGranted>[1], grant: GrantChange];
+type Case = readonly [source: Parameters<typeof isGranted>[1], grant: GrantChange];
 
 const allowed: Record<string, Case> = {
   'a claim for claims of that namespace (J-01)': [ofClaim, {}],
@@ -46,12 +50,12 @@ const denied: Record<string, Case> = {
 };
 
 describe('isGranted', () => {
-  for (const [title, [request, grant]] of Object.entries(allowed)) {
-    it(`allows ${title}`, () => assert.equal(isGranted([aGrant(grant)], request), true));
+  for (const [title, [source, grant]] of Object.entries(allowed)) {
+    it(`allows ${title}`, () => assert.equal(mayUse([aGrant(grant)], source), true));
   }
 
-  for (const [title, [request, grant]] of Object.entries(denied)) {
-    it(`denies ${title}`, () => assert.equal(isGranted([aGrant(grant)], request), false));
+  for (const [title, [source, grant]] of Object.entries(denied)) {
+    it(`denies ${title}`, () => assert.equal(mayUse([aGrant(grant)], source), false));
   }
 
   const ungranted = {
@@ -60,20 +64,20 @@ describe('isGranted', () => {
     'an arbitrary kind (J-10)': ofHello,
   };
   for (const [title, request] of Object.entries(ungranted)) {
-    it(`denies ${title} without any grant`, () => assert.equal(isGranted([], request), false));
+    it(`denies ${title} without any grant`, () => assert.equal(mayUse([], request), false));
   }
 
   it('accepts one grant of several', () =>
-    assert.equal(isGranted([aGrant({ to: null }), aGrant()], ofClaim), true));
+    assert.equal(mayUse([aGrant({ to: null }), aGrant()], ofClaim), true));
 
   it('does not combine `from` and `to` of different grants', () => {
-    assert.equal(isGranted([aGrant({ to: null }), aGrant({ from: null })], ofClaim), false);
+    assert.equal(mayUse([aGrant({ to: null }), aGrant({ from: null })], ofClaim), false);
   });
 
   it('denies an empty grant and one without `from` or `to`', () => {
     const { metadata, spec } = aGrant();
     assert.equal(
-      isGranted(
+      mayUse(
         [
           { metadata },
           { metadata, spec: { from: spec.from } },
@@ -89,6 +93,6 @@ describe('isGranted', () => {
     const grant = aGrant();
     const from = [{ group: 'wrong', kind: 'Pod', namespace: 'ns9' }, ...grant.spec.from];
     const to = [{ group: 'wrong', kind: 'Pod' }, ...grant.spec.to];
-    assert.equal(isGranted([{ ...grant, spec: { from, to } }], ofClaim), true);
+    assert.equal(mayUse([{ ...grant, spec: { from, to } }], ofClaim), true);
   });
 });

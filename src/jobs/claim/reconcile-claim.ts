@@ -53,7 +53,7 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
   const claimRun: ClaimRun = { ...deps, job, run, startMs, begun, claim };
   const outcome = (await delayIfRecentlyInfeasible(claimRun)) ?? (await planAndCreate(claimRun));
   // Upstream's metrics count each attempt. One that will be repeated without having reached the
-  // driver is none; endWritten counts those with a volume.
+  // driver is none; writeVolume counts those with a volume.
   if (outcome.kind === 'done' ? outcome.needsNode : outcome.kind !== 'later')
     deps.counts.countNotProvisioned(claim);
   if (outcome.kind !== 'done' || claim === undefined) return outcome;
