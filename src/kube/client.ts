@@ -9,7 +9,7 @@ import {
   titleOf,
 } from './request-sender.ts';
 import type { ObjectRef, Resource } from './resources.ts';
-import { WatchDecoder, type WatchEvent } from './watch-decoder.ts';
+import { decodeWatch, type WatchEvent } from './watch-decoder.ts';
 
 /** Which objects of a collection are asked for, and what of them. */
 export interface Selection {
@@ -146,8 +146,7 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
       const { resourceVersion, timeoutSeconds, idleTimeoutMs: timeoutMs, signal, onOpen } = o;
       const query = { watch: 'true', resourceVersion, allowWatchBookmarks: 'true', timeoutSeconds };
       const call = collectionCall('watch', resource, o, query);
-      const decoder = new WatchDecoder(titleOf(call), o.onEvent);
-      const onBody = (chunk: Buffer): void => decoder.push(chunk);
+      const onBody = decodeWatch(titleOf(call), o.onEvent);
       await sender.watch(call, { timeoutMs, signal, watch: { onOpen, onBody } });
     },
     close: () => sender.close(),

@@ -1,5 +1,6 @@
+import { StringDecoder } from 'node:string_decoder';
 import { excerpt, isFields, parseJson } from '../runtime/json.ts';
-import { type KubeError, unansweredError } from './kube-error.ts';
+import { unansweredError } from './kube-error.ts';
 
 const EVENT_TYPES = ['ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK', 'ERROR'] as const;
 
@@ -10,53 +11,36 @@ export interface WatchEvent {
   readonly object: unknown;
 }
 
-const NEWLINE = 10;
 /** Far above the size of an object, which etcd limits to 1.5 MB. A longer line is no event. */
-const MAX_LINE_BYTES = 64 * 1024 * 1024;
+const MAX_LINE_LENGTH = 16 * 1024 * 1024;
 
-/** Decodes a stream of bytes into events, one per line. Bytes are decoded only when their line is
- * complete, so that a character may be split over two pieces. An unfinished line at the end of the
- * stream is dropped; the next watch brings its event again. */
-export class WatchDecoder {
-  readonly #title: string;
-  readonly #onEvent: (event: WatchEvent) => void;
-  #rest: Buffer[] = [];
-  #restBytes = 0;
+/** Decodes a stream of bytes into events, one per line. An unfinished line at the end of the stream
+ * is dropped; the next watch brings its event again.
+ * @param title  of the call, for errors
+ * @returns      takes the next bytes; throws KubeError if a line is not an event */
+export function decodeWatch(
+  title: string,
+  onEvent: (event: WatchEvent) => void,
+): (bytes: Buffer) => void {
+  // A character may be split over two pieces.
+  const decoder = new StringDecoder('utf8');
+  let rest = '';
+  return (bytes) => {
+    const lines = (rest + decoder.write(bytes)).split('\n');
+    rest = lines.pop() ?? '';
+    for (const line of lines) if (line !== '') onEvent(toEvent(title, line));
+    if (rest.length > MAX_LINE_LENGTH) throw noEvent(title, rest);
+  };
+}
 
-  /** @param title  of the call, for errors */
-  constructor(title: string, onEvent: (event: WatchEvent) => void) {
-    this.#title = title;
-    this.#onEvent = onEvent;
-  }
+function toEvent(title: string, line: string): WatchEvent {
+  const value = parseJson(line);
+  if (isEvent(value)) return value;
+  throw noEvent(title, line);
+}
 
-  /** @throws KubeError if a line is not an event */
-  push(chunk: Buffer): void {
-    let start = 0;
-    for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
-      const piece = chunk.subarray(start, end);
-      start = end + 1;
-      const line = this.#restBytes === 0 ? piece : Buffer.concat([...this.#rest, piece]);
-      this.#rest = [];
-      this.#restBytes = 0;
-      this.#decode(line.toString('utf8'));
-    }
-    if (start === chunk.length) return;
-    this.#rest.push(chunk.subarray(start));
-    this.#restBytes += chunk.length - start;
-    if (this.#restBytes > MAX_LINE_BYTES)
-      throw this.#error(`a line is longer than ${MAX_LINE_BYTES} bytes`);
-  }
-
-  #decode(line: string): void {
-    if (line === '') return;
-    const value = parseJson(line);
-    if (!isEvent(value)) throw this.#error(excerpt(line));
-    this.#onEvent(value);
-  }
-
-  #error(why: string): KubeError {
-    return unansweredError(this.#title, 'Undecodable', `not a watch event: ${why}`);
-  }
+function noEvent(title: string, line: string): Error {
+  return unansweredError(title, 'Undecodable', `not a watch event: ${excerpt(line)}`);
 }
 
 function isEvent(value: unknown): value is WatchEvent {

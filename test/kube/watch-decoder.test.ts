@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { KubeError } from '#src/kube/kube-error.ts';
-import { WatchDecoder, type WatchEvent } from '#src/kube/watch-decoder.ts';
+import { decodeWatch, type WatchEvent } from '#src/kube/watch-decoder.ts';
 
 function decodeEvents(chunks: readonly Buffer[]): WatchEvent[] {
   const events: WatchEvent[] = [];
-  const decoder = new WatchDecoder('watch x', (event) => events.push(event));
-  for (const chunk of chunks) decoder.push(chunk);
+  const decode = decodeWatch('watch x', (event) => events.push(event));
+  for (const chunk of chunks) decode(chunk);
   return events;
 }
 
-describe('WatchDecoder', () => {
+describe('decodeWatch', () => {
   const names = ['plain', 'größe', '日本語', '🚀🚀', 'a"b\\c', 'line\nbreak'];
   const wire = Buffer.from(
     names.map((name) => `${JSON.stringify({ type: 'ADDED', object: { name } })}\n`).join(''),
@@ -30,6 +30,12 @@ describe('WatchDecoder', () => {
       decodeEvents([Buffer.from('\n\n{"type":"BOOKMARK","object":{}}\n{"type":"ADD')]),
       [{ type: 'BOOKMARK', object: {} }],
     );
+  });
+
+  it('refuses a line that does not end', () => {
+    const piece = Buffer.alloc(4 * 1024 * 1024, 'x');
+    const endless = Array.from({ length: 5 }, () => piece);
+    assert.throws(() => decodeEvents(endless), { name: 'KubeError', reason: 'Undecodable' });
   });
 
   it('refuses other lines; the error quotes them unless they may contain a secret', () => {
