@@ -148,6 +148,9 @@ describe('a creation', () => {
       });
       const outcome = await rig.provision(claim, { ...withoutClass, classOf: () => undefined });
       assert.ok(outcome.kind === 'parked' && outcome.reason.includes(forget(claim)));
+      const name = claim.spec.storageClassName ?? '';
+      assert.match(outcome.reason, new RegExp(`storageClass "${name}" not found`));
+      assert.deepEqual(outcome.until, [{ resource: 'storageclasses', name, seen: '' }]);
       assert.equal(creations(), 1);
     });
 
