@@ -73,10 +73,9 @@ export class Consumer {
   #worker: Worker | undefined;
   /** Why the worker could not start; undefined once it has. */
   #startTrouble: string | undefined;
-  #isStarting = false;
   /** Changes of the worker are made one after the other, since each may wait. */
   #adjusting: Promise<void> = Promise.resolve();
-  readonly #unsubscribe: readonly (() => void)[];
+  readonly #unsubscribe: () => void;
   readonly #warnings: RareWarnings;
   #isClosing = false;
 
@@ -88,7 +87,10 @@ export class Consumer {
     this.#warnings = new RareWarnings(log);
     this.#queue = queueName(kind, driver);
     this.#labels = { driver, kind };
-    this.#metrics = consumerMetrics(options.metrics, this.#labels);
+    this.#metrics = consumerMetrics(options.metrics, this.#labels, {
+      inFlight: () => this.#runs.size,
+      isIdle: () => this.#isIdle,
+    });
     this.#workqueue = workqueueMetrics(options.metrics, kind);
     this.#link = link;
     this.#outcomes = new OutcomeApplier({
@@ -99,22 +101,13 @@ export class Consumer {
       random,
       log,
     });
-    this.#unsubscribe = [
-      driverState.onChange(() => this.#driverChanged()),
-      link.onReady(() => void this.#start()),
-    ];
-    this.#driverChanged();
+    this.#unsubscribe = driverState.onChange(() => void this.#adjust());
     void this.#start();
   }
 
   /** Whether it takes no jobs: the driver can't be reached. */
   get #isIdle(): boolean {
     return this.#options.driverState.trouble !== undefined;
-  }
-
-  #driverChanged(): void {
-    this.#metrics.driverDown.set(this.#labels, this.#isIdle ? 1 : 0);
-    void this.#adjust();
   }
 
   /** Why no jobs arrive now, in one line for /readyz; undefined while they can. */
@@ -127,7 +120,7 @@ export class Consumer {
   async close(graceMs: number): Promise<void> {
     if (this.#isClosing) return;
     this.#isClosing = true;
-    for (const end of this.#unsubscribe) end();
+    this.#unsubscribe();
     this.#workqueue.close();
     const deadlineMs = Date.now() + graceMs;
     const closing = this.#worker?.close();
@@ -144,29 +137,31 @@ export class Consumer {
         { queue: this.#queue, runs: this.#runs.size },
         'runs did not end in time; another worker takes over their jobs',
       );
+    this.#metrics.close();
   }
 
-  /** Starts the worker, if there is none, as soon as Redis can be used. A worker that could not
-   * start is discarded, since BullMQ keeps that failure for ever. Never rejects. */
+  /** Starts the worker as soon as Redis can be used. A worker that could not start is discarded,
+   * since BullMQ keeps that failure for ever. Never rejects. */
   async #start(): Promise<void> {
-    if (this.#isStarting) return;
-    this.#isStarting = true;
-    while (this.#worker === undefined && !this.#isClosing && this.#link.trouble === undefined) {
-      let worker: Worker | undefined;
+    const { redis } = this.#link;
+    while (!this.#isClosing) {
+      if (this.#link.trouble !== undefined) {
+        await new Promise<void>((resolve) => redis.once('ready', () => resolve()));
+        continue;
+      }
+      const worker = (this.#worker = this.#createWorker());
       try {
-        worker = this.#worker = this.#createWorker();
         await worker.waitUntilReady();
         this.#startTrouble = undefined;
-        await this.#adjust();
+        return await this.#adjust();
       } catch (error) {
-        worker?.close(true).catch(() => undefined);
+        worker.close(true).catch(() => undefined);
         this.#worker = undefined;
-        if (this.#isClosing) break;
+        if (this.#isClosing) return;
         this.#reportStart(error);
         await systemClock.sleep(START_AGAIN_MS);
       }
     }
-    this.#isStarting = false;
   }
 
   #reportStart(error: unknown): void {
@@ -270,7 +265,6 @@ export class Consumer {
     const { job, token, key } = taken;
     const { plain: redis, prefix, driver } = this.#options;
     const { id: jobId = '' } = job;
-    const startedMs = Date.now();
     // After an outage of Redis BullMQ gives this worker jobs again whose runs go on here.
     if (this.#runs.has(jobId)) {
       this.#lostLocks([jobId]);
@@ -279,7 +273,8 @@ export class Consumer {
     const run = new AbortController();
     this.#runs.set(jobId, run);
     const { signal } = run;
-    const endWork = this.#countRun(job, startedMs);
+    const waitedMs = Math.max(0, Date.now() - job.timestamp);
+    const endWork = this.#workqueue.begin(job.attemptsStarted === 1 ? waitedMs : undefined);
     let outcome: Outcome | undefined;
     try {
       // BullMQ hands over a job that it was fetching when the worker was paused or closed.
@@ -288,7 +283,7 @@ export class Consumer {
       outcome = await this.#process(key, opened);
     } finally {
       this.#runs.delete(jobId);
-      endWork(outcome);
+      endWork(outcome?.kind === 'done');
     }
     if (outcome.kind === 'later' && outcome.isDriverDown === true)
       this.#options.driverState.askNow();
@@ -296,21 +291,6 @@ export class Consumer {
     if (this.#isClosing && outcome.kind === 'later' && signal.aborted)
       return this.#outcomes.returnToWait(taken);
     return this.#applyOutcome(taken, outcome);
-  }
-
-  /** @returns counts the end of the run */
-  #countRun(job: Job, startedMs: number): (outcome: Outcome | undefined) => void {
-    const { inFlight } = this.#metrics;
-    const labels = this.#labels;
-    inFlight.set(labels, this.#runs.size);
-    const isFirst = job.attemptsStarted === 1;
-    const endWork = this.#workqueue.begin(
-      isFirst ? Math.max(0, startedMs - job.timestamp) : undefined,
-    );
-    return (outcome) => {
-      endWork(outcome?.kind === 'done');
-      inFlight.set(labels, this.#runs.size);
-    };
   }
 
   async #process(key: JobKey, run: Run): Promise<Outcome> {

@@ -115,7 +115,7 @@ export async function beginTerm(
 }
 
 /** Removes the jobs of claims and volumes that are of another history: a hundred thousand take
- * Redis less than a second. */
+ * Redis about a second. */
 const dropScript = defineNamedScript({
   keys: [...HISTORY_KEYS, 'claims', 'volumes'],
   args: { text: 'text', known: 'text' },

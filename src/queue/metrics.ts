@@ -45,15 +45,26 @@ export function producerMetrics(
 }
 
 /** What consumers count. Those of one registry share their metrics.
- * @param labels  of this consumer, whose counters begin at 0 */
+ * @param labels  of this consumer, whose counters begin at 0
+ * @param o.inFlight  how many runs are under way
+ * @param o.isIdle    whether no jobs are taken */
 export function consumerMetrics(
   registry: Registry,
   labels: { readonly driver: string; readonly kind: JobKind },
+  o: { readonly inFlight: () => number; readonly isIdle: () => boolean },
 ) {
-  const { counter, gauge } = metricsIn(registry);
+  const { counter, sum } = metricsIn(registry);
+  const ends = [
+    sum('sutler_queue_runs_in_flight', 'Runs under way in this process.', o.inFlight, labels),
+    sum(
+      'sutler_queue_driver_down',
+      '1 while the queue pauses because nothing reaches the driver.',
+      () => (o.isIdle() ? 1 : 0),
+      labels,
+    ),
+  ];
   const metrics = {
     runs: counter('sutler_queue_runs_total', 'Runs by outcome.', [...PLACE, 'outcome']),
-    inFlight: gauge('sutler_queue_runs_in_flight', 'Runs under way in this process.', PLACE),
     locksLost: counter(
       'sutler_queue_locks_lost_total',
       'Runs whose lock expired or went to another worker.',
@@ -64,14 +75,9 @@ export function consumerMetrics(
       'Jobs taken back from a worker that stopped renewing.',
       PLACE,
     ),
-    driverDown: gauge(
-      'sutler_queue_driver_down',
-      '1 while the queue pauses because nothing reaches the driver.',
-      PLACE,
-    ),
+    close: (): void => ends.forEach((end) => end()),
   };
   for (const outcome of OUTCOMES) metrics.runs.inc({ ...labels, outcome }, 0);
   for (const each of [metrics.locksLost, metrics.stalled]) each.inc(labels, 0);
-  for (const each of [metrics.inFlight, metrics.driverDown]) each.set(labels, 0);
   return metrics;
 }

@@ -9,7 +9,7 @@ it('counters of queues are there, at 0, before anything is counted', async () =>
   const registry = createRegistry();
   const [driver, kind] = ['d.example', 'claim'] as const;
   producerMetrics(registry, { driver, dirty: () => 0 });
-  consumerMetrics(registry, { driver, kind });
+  consumerMetrics(registry, { driver, kind }, { inFlight: () => 0, isIdle: () => false });
   workqueueMetrics(registry, kind).close();
   const metrics = await registry.getMetricsAsJSON();
   const counters = metrics.filter(
