@@ -25,7 +25,11 @@ export function readEvents(
   if (format === 'structured') return [readStructured(parseDocument(body, 'body'))];
   if (missing.length === 0) return [readBinary(headers, body, format === 'json')];
   if (format === 'other')
-    throw badFormat('Content-Type', 'events are read as application/json or as CloudEvents');
+    throw badFormat(
+      'Content-Type',
+      'events are read as application/json, CloudEvents as application/cloudevents+json, batches ' +
+        'as application/cloudevents-batch+json',
+    );
   const document = parseIfText(parseDocument(body, 'body'), 'body');
   if (!isFields(document)) throw badField('body', 'it must be a JSON object, one event');
   const read = readPlain(document);
