@@ -2,7 +2,9 @@ import { STATUS_CODES } from 'node:http';
 import { isFields, parseJson } from '../runtime/json.ts';
 import type { Status } from './objects.ts';
 
-interface KubeErrorFields {
+/** The API server refused a request or did not answer. */
+export class KubeError extends Error {
+  override readonly name = 'KubeError';
   /** HTTP status; 0 if there was no answer. */
   readonly code: number;
   /** Status.reason ("NotFound", "AlreadyExists", …), or without a Status the phrase of HTTP ("Not
@@ -10,23 +12,15 @@ interface KubeErrorFields {
   readonly reason: string;
   /** The server's own message, unabridged. */
   readonly serverMessage: string;
-  /** What was requested: "create persistentvolumes/pvc-1". */
-  readonly request?: string;
   /** How long the server asked us to wait. */
   readonly retryAfterMs?: number | undefined;
   readonly details?: Status['details'] | undefined;
-}
 
-/** The API server refused a request or did not answer. */
-export class KubeError extends Error {
-  override readonly name = 'KubeError';
-  readonly code: number;
-  readonly reason: string;
-  readonly serverMessage: string;
-  readonly retryAfterMs: number | undefined;
-  readonly details: Status['details'] | undefined;
-
-  constructor(fields: KubeErrorFields, options?: ErrorOptions) {
+  /** @param fields.request  what was requested: "create persistentvolumes/pvc-1" */
+  constructor(
+    fields: Omit<KubeError, keyof Error> & { readonly request?: string },
+    options?: ErrorOptions,
+  ) {
     const request = fields.request === undefined ? '' : `${fields.request}: `;
     super(`${request}${fields.serverMessage || fields.reason}`, options);
     this.code = fields.code;
