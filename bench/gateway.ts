@@ -47,7 +47,7 @@ async function start(context: ProcessContext<typeof table>): Promise<void> {
       gatewayTlsKey: file('jobs.key'),
       gatewayTlsServerName: '',
     },
-    { clock: systemClock, log },
+    log,
   );
   closers.add('TLS files', () => tls?.source.close());
 

@@ -7,7 +7,6 @@ import {
   type PeerCertificate,
 } from 'node:tls';
 import type { Address } from '../runtime/address.ts';
-import type { Clock } from '../runtime/clock.ts';
 import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 import {
@@ -37,11 +36,11 @@ type TlsFlags = Pick<
  * @throws UsageError if only some of the files are named, or one can't be used */
 export async function openClientTls(
   flags: TlsFlags,
-  options: { readonly clock: Clock; readonly log: Logger },
+  log: Logger,
 ): Promise<(ClientTls & { readonly source: WatchedTlsFiles }) | undefined> {
   const files = checkTlsFlags(flags);
   if (files === undefined) return undefined;
-  const source = await watchTlsFiles({ files, ...options });
+  const source = await watchTlsFiles({ files, log });
   return { source, serverName: flags.gatewayTlsServerName };
 }
 

@@ -39,7 +39,7 @@ export async function openDriver(
 ): Promise<DriverAccess> {
   const { flags, closers, log } = context;
   checkGatewayFlags(flags);
-  const tls = await openClientTls(flags, { clock: systemClock, log });
+  const tls = await openClientTls(flags, log);
   closers.add('gateway TLS files', () => tls?.source.close());
   return watchDriver(context, openGateways(context, kube, tls), name);
 }

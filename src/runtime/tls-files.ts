@@ -1,6 +1,5 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import { type Clock, systemClock } from './clock.ts';
 import { messageOf } from './error-message.ts';
 import { type FlagTable, UsageError } from './flags.ts';
 import type { Logger } from './log.ts';
@@ -53,7 +52,7 @@ export async function openTlsFiles(
   check: string,
   files: TlsFiles,
 ): Promise<TlsSource> {
-  const watched = await watchTlsFiles({ files, clock: systemClock, log });
+  const watched = await watchTlsFiles({ files, log });
   closers.add(`TLS files of ${check}`, () => watched.close());
   health.ready(check, () => watched.trouble);
   return watched;
@@ -64,7 +63,6 @@ export async function openTlsFiles(
  * @throws UsageError if the files can't be used at the start */
 export function watchTlsFiles(o: {
   readonly files: TlsFiles;
-  readonly clock: Clock;
   readonly log: Logger;
   readonly intervalMs?: number;
 }): Promise<WatchedTlsFiles> {
@@ -85,7 +83,7 @@ export function watchTlsFiles(o: {
       return { ca: caText, cert: certText, key: keyText, notAfterMs };
     },
     expired: ({ notAfterMs }) =>
-      o.clock.nowMs() < notAfterMs
+      Date.now() < notAfterMs
         ? undefined
         : `the certificate in ${cert.path} ended at ${new Date(notAfterMs).toISOString()}: renew it`,
   });

@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { Clock } from './clock.ts';
 import { messageOf } from './error-message.ts';
 import { UsageError } from './flags.ts';
 import { Listeners } from './listeners.ts';
 import type { Logger } from './log.ts';
+import { PollLoop } from './poll-loop.ts';
 
 /** What files say that may be replaced at any time. */
 export interface WatchedFiles<T> {
@@ -38,20 +38,18 @@ export async function watchFiles<T>(o: {
   readonly files: readonly NamedFile[];
   readonly parse: (texts: readonly string[]) => T;
   readonly expired?: (current: T) => string | undefined;
-  readonly clock: Clock;
   readonly log: Logger;
   readonly intervalMs?: number;
 }): Promise<WatchedFiles<T>> {
-  const { files, clock, log, intervalMs = INTERVAL_MS } = o;
+  const { files, log, intervalMs = INTERVAL_MS } = o;
   const changes = new Listeners<{ readonly next: T; readonly before: T }>();
-  const closed = new AbortController();
   let seen = await readTexts(files);
   let current = parseTexts(o, seen);
   let trouble: string | undefined;
 
-  const look = async (): Promise<void> => {
+  const look = async (closed: AbortSignal): Promise<void> => {
     const texts = await readTexts(files);
-    if (isDeepStrictEqual(texts, seen) || closed.signal.aborted) return;
+    if (isDeepStrictEqual(texts, seen) || closed.aborted) return;
     seen = texts;
     const before = current;
     try {
@@ -64,13 +62,11 @@ export async function watchFiles<T>(o: {
     log.info({ files: files.map(({ path }) => path) }, 'a file was replaced and is now in use');
     changes.notify({ next: current, before });
   };
-  const lookAgain = async (): Promise<void> => {
-    while (!closed.signal.aborted) {
-      await clock.sleep(intervalMs, closed.signal);
-      await look();
-    }
-  };
-  void lookAgain();
+  const loop = new PollLoop({
+    step: look,
+    onError: (error) => log.error({ err: error }, 'a file that was replaced is not in use'),
+    periodMs: intervalMs,
+  });
   return {
     get current() {
       return current;
@@ -79,7 +75,7 @@ export async function watchFiles<T>(o: {
       return o.expired?.(current) ?? trouble;
     },
     onChange: (listener) => changes.subscribe(({ next, before }) => listener(next, before)),
-    close: () => closed.abort(),
+    close: () => void loop.stop(),
   };
 }
 

@@ -1,7 +1,6 @@
 import type { RedisLink } from '../redis/connection.ts';
 import { isLoopback, parseListenAddress } from '../runtime/address.ts';
 import { parseAllowedNames } from '../runtime/certificate-names.ts';
-import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { processFlags } from '../runtime/process-flags.ts';
 import type { ProcessContext } from '../runtime/process.ts';
@@ -71,7 +70,7 @@ async function watchSecrets<T>(
   if (path === '') return undefined;
   const files = [{ flag, path }];
   const parseFile = ([text = '']: readonly string[]): T => parse(text);
-  const watched = await watchFiles({ files, parse: parseFile, clock: systemClock, log });
+  const watched = await watchFiles({ files, parse: parseFile, log });
   closers.add(`file of --${flag}`, () => watched.close());
   health.ready(flag, () => watched.trouble);
   return watched;

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
 import { openClientTls } from '#src/gateway-client/credentials.ts';
-import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { makeCertificates, tlsFilesOf } from '../harness/csi-certificates.ts';
@@ -14,7 +13,6 @@ const NONE = {
   gatewayTlsKey: '',
   gatewayTlsServerName: '',
 };
-const OPTIONS = { clock: systemClock, log: silentLog };
 
 describe('openClientTls', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
@@ -30,7 +28,7 @@ describe('openClientTls', () => {
   };
 
   it('opens three matching files', async () => {
-    const tls = await openClientTls(files(), OPTIONS);
+    const tls = await openClientTls(files(), silentLog);
     assert.ok(tls !== undefined);
     assert.equal(tls.source.trouble, undefined);
     assert.ok(tls.source.current.notAfterMs > Date.now());
@@ -73,7 +71,7 @@ describe('openClientTls', () => {
         ]),
       );
       await assert.rejects(
-        openClientTls({ ...files(), ...changed }, OPTIONS),
+        openClientTls({ ...files(), ...changed }, silentLog),
         (error) => error instanceof UsageError && message.test(error.message),
       );
     });
@@ -81,7 +79,7 @@ describe('openClientTls', () => {
 
   it('refuses a server name without TLS', () =>
     assert.rejects(
-      openClientTls({ ...NONE, gatewayTlsServerName: 'x' }, OPTIONS),
+      openClientTls({ ...NONE, gatewayTlsServerName: 'x' }, silentLog),
       /--gateway-tls-server-name is for mutual TLS/,
     ));
 });

@@ -4,7 +4,6 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { ClientTls } from '#src/gateway-client/credentials.ts';
 import { type TlsMaterial, type WatchedTlsFiles, watchTlsFiles } from '#src/runtime/tls-files.ts';
-import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 // Tests run from dist-dev/test/harness.
@@ -44,7 +43,6 @@ export function watchOwner(folder: string, owner: CertificateOwner): Promise<Wat
       cert: { flag: 'cert', path: cert },
       key: { flag: 'key', path: key },
     },
-    clock: systemClock,
     log: silentLog,
     intervalMs: 20,
   });

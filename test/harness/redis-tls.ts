@@ -2,7 +2,6 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DEFAULT_ACCESS, type RedisAccess } from '#src/redis/access.ts';
-import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { watchTlsFiles } from '#src/runtime/tls-files.ts';
@@ -64,7 +63,6 @@ export async function startTlsRedis(
           cert: { flag: 'redis-tls-cert', path: cert },
           key: { flag: 'redis-tls-key', path: key },
         },
-        clock: systemClock,
         log: silentLog,
         intervalMs: 20,
       });

@@ -3,7 +3,6 @@ import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { watchFiles } from '#src/runtime/watched-files.ts';
@@ -23,7 +22,7 @@ describe('a watched file', () => {
   });
   after(() => rm(folder, { recursive: true }));
 
-  const options = { parse, clock: systemClock, log: silentLog, intervalMs: 5 };
+  const options = { parse, log: silentLog, intervalMs: 5 };
   const watch = (of = path) => watchFiles({ files: [{ flag: 'file', path: of }], ...options });
 
   it('is used as it is now, and as it was while it can not be used', async () => {
@@ -40,6 +39,19 @@ describe('a watched file', () => {
     await until(() => watched.trouble?.includes('ENOENT'), 'the file is missed');
     await writeFile(path, '2');
     await until(() => watched.trouble === undefined, 'the trouble is over');
+    watched.close();
+  });
+
+  it('is looked at again although somebody could not use it', async () => {
+    await writeFile(path, '1');
+    const watched = await watch();
+    watched.onChange((next) => {
+      if (next === 2) throw new Error('not 2');
+    });
+    await writeFile(path, '2');
+    await until(() => watched.current === 2, 'the new content is read');
+    await writeFile(path, '3');
+    await until(() => watched.current === 3, 'the next one is used');
     watched.close();
   });
 
