@@ -4,7 +4,7 @@ import { isFields } from '../runtime/json.ts';
 import { RareWarnings } from '../runtime/log.ts';
 import { parseDocument } from './decode.ts';
 import type { ChangeNotice } from './notices.ts';
-import { judgeIdentity, type Verdict } from './object-identity.ts';
+import { type Identity, judgeIdentity, type Verdict } from './object-identity.ts';
 import { badField, orProblem, RequestProblem, sendJson, sendProblem } from './problem.ts';
 import { BodyReceiver } from './receive-body.ts';
 import type { Endpoint, EndpointContext } from './webhook-server.ts';
@@ -103,25 +103,26 @@ export function readAdmissionReview(body: Buffer): AdmissionQuestion {
   if (typeof uid !== 'string' || uid === '') throw badField('request.uid', 'it is missing');
   if (request['dryRun'] === true) return { uid, verdict: 'dry-run' };
   if (!OPERATIONS.has(request['operation'])) return { uid, verdict: 'other-type' };
-  const verdict = orProblem(() => judgeRequest(request));
+  const verdict = orProblem(() => judgeIdentity(identityOfRequest(request)));
   return { uid, verdict: verdict instanceof RequestProblem ? 'no-object' : verdict };
 }
 
 /** The kind is that of the object also where the request is about its status. The name is empty
  * where the request deletes a collection. */
-function judgeRequest(request: Readonly<Record<string, unknown>>): Verdict {
+function identityOfRequest(request: Readonly<Record<string, unknown>>): Identity {
   const { kind: type, namespace, name, operation } = request;
   const { group, version, kind } = isFields(type) ? type : {};
   const object = operation === 'DELETE' ? request['oldObject'] : request['object'];
   if (!isFields(object)) throw badField('object', 'it must be a JSON object');
   const { metadata } = object;
   const inObject = isFields(metadata) ? metadata : {};
-  return judgeIdentity({
+  return {
     apiVersion: group === '' ? version : `${String(group)}/${String(version)}`,
     kind,
     namespace: hasText(namespace) ? namespace : inObject['namespace'],
     name: hasText(name) ? name : inObject['name'],
-  });
+    fieldOf: (part) => part,
+  };
 }
 
 function hasText(value: unknown): boolean {

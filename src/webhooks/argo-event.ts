@@ -1,7 +1,13 @@
 import { type Fields, isFields } from '../runtime/json.ts';
 import { badField } from './problem.ts';
-import { parseBase64, parseDocument } from './decode.ts';
-import { eventIdOf, judgeObject, type ReadEvent, type Verdict } from './object-identity.ts';
+import { decodeBase64, parseDocument } from './decode.ts';
+import {
+  eventIdOf,
+  identityOfObject,
+  judgeIdentity,
+  type ReadEvent,
+  type Verdict,
+} from './object-identity.ts';
 
 /* Events of the resource event source of Argo Events, as its HTTP trigger sends them. Whoever
  * writes the sensor chooses which parts are sent, and whether as JSON or as a string that holds
@@ -27,7 +33,9 @@ export function readArgoEvent(event: Fields, path: string): ReadEvent {
   const named = hasId ? { eventId: eventIdOf(source, id) } : {};
   if (type !== 'resource') return { verdict: 'other-type', ...named };
   const field = `${path}data`;
-  const data = parseBase64(event['data'], field);
+  const bytes = typeof event['data'] === 'string' ? decodeBase64(event['data']) : undefined;
+  if (bytes === undefined) throw badField(field, 'it must be a string of base64');
+  const data = parseDocument(bytes, field);
   if (!isFields(data)) throw badField(field, 'it must hold a JSON object');
   return { verdict: readArgoData(data, `${field}.`), ...named };
 }
@@ -43,7 +51,7 @@ export function readArgoData({ type, body }: Fields, path: string): Verdict {
   if (!isFields(object)) throw badField(field, 'it must be the object: a JSON object');
   // A deletion that the event source missed: it knows only the key in its cache.
   if (typeof object['Key'] === 'string' && !('kind' in object)) return 'no-object';
-  return judgeObject(object, field);
+  return judgeIdentity(identityOfObject(object, field));
 }
 
 /** A value that was sent as a string holding JSON is parsed, once.

@@ -28,57 +28,58 @@ const NAMESPACE = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/;
 const NAME = /^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$/;
 const MAX_NAME = 253;
 
+export type IdentityPart = 'apiVersion' | 'kind' | 'namespace' | 'name';
+
 /** What names an object, as an event says it. */
-interface Identity {
-  readonly apiVersion: unknown;
-  readonly kind: unknown;
-  readonly namespace: unknown;
-  readonly name: unknown;
+export interface Identity extends Readonly<Record<IdentityPart, unknown>> {
+  /** Where each part is, for problems. */
+  readonly fieldOf: (part: IdentityPart) => string;
 }
 
 /** The resource of a kind in the core group; undefined for kinds that sutler does not serve. */
-function resourceOf(kind: unknown): ChangeNotice['resource'] | undefined {
+export function resourceOf(kind: unknown): ChangeNotice['resource'] | undefined {
   return typeof kind === 'string' && Object.hasOwn(RESOURCES, kind) ? RESOURCES[kind] : undefined;
 }
 
-/** What an event says that has a whole object.
+/** The identity of a whole object.
  * @param path  where the object is
- * @throws RequestProblem as judgeIdentity, and for what is no object, or one without metadata */
-export function judgeObject(object: unknown, path: string): Verdict {
+ * @throws RequestProblem if it is no object, or one of a served kind without metadata */
+export function identityOfObject(object: unknown, path: string): Identity {
   if (!isFields(object)) throw badField(path, 'it must be a JSON object, the Kubernetes object');
   const { apiVersion, kind, metadata } = object;
   if (!isFields(metadata) && apiVersion === 'v1' && resourceOf(kind) !== undefined)
     throw badField(`${path}.metadata`, 'it must be a JSON object with the name of the object');
   const { name, namespace } = isFields(metadata) ? metadata : {};
-  return judgeIdentity({ apiVersion, kind, namespace, name }, `${path}.`, `${path}.metadata.`);
+  const fieldOf = (part: IdentityPart): string =>
+    `${path}.${part === 'name' || part === 'namespace' ? `metadata.${part}` : part}`;
+  return { apiVersion, kind, namespace, name, fieldOf };
 }
 
-/** What an event says that only refers to its object.
- * @throws RequestProblem as judgeIdentity */
-export function judgeReference(reference: unknown, path: string): Verdict {
+/** The identity of an object that is only referred to. */
+export function identityOfReference(reference: unknown, path: string): Identity {
   if (!isFields(reference))
     throw badField(path, 'it must be a JSON object: kind, namespace, name and apiVersion');
   const { apiVersion, kind, namespace, name } = reference;
-  return judgeIdentity({ apiVersion, kind, namespace, name }, `${path}.`);
+  return { apiVersion, kind, namespace, name, fieldOf: (part) => `${path}.${part}` };
 }
 
 /** What an event about this object says: a notice, if the object is of a kind that sutler serves.
- * @param at      where kind and apiVersion are, for problems
- * @param nameAt  where namespace and name are
  * @throws RequestProblem if a part of the identity is missing, or not legal in Kubernetes */
-export function judgeIdentity(identity: Identity, at = '', nameAt = at): Verdict {
-  const kind = requireText(identity.kind, `${at}kind`);
-  const apiVersion = requireText(identity.apiVersion, `${at}apiVersion`);
+export function judgeIdentity(identity: Identity): Verdict {
+  const { fieldOf } = identity;
+  const textOf = (part: IdentityPart): string => requireText(identity[part], fieldOf(part));
+  const kind = textOf('kind');
+  const apiVersion = textOf('apiVersion');
   const resource = resourceOf(kind);
   if (resource === undefined) return 'other-kind';
   if (apiVersion !== 'v1') return 'other-group';
-  const name = requireText(identity.name, `${nameAt}name`);
+  const name = textOf('name');
   if (name.length > MAX_NAME || !NAME.test(name))
-    throw badField(`${nameAt}name`, 'it is no legal name of a Kubernetes object (a DNS subdomain)');
+    throw badField(fieldOf('name'), 'it is no legal name of a Kubernetes object (a DNS subdomain)');
   if (resource === 'persistentvolumes') return { resource, namespace: '', name };
-  const namespace = requireText(identity.namespace, `${nameAt}namespace`);
+  const namespace = textOf('namespace');
   if (!NAMESPACE.test(namespace))
-    throw badField(`${nameAt}namespace`, 'it is no legal name of a namespace (a DNS label)');
+    throw badField(fieldOf('namespace'), 'it is no legal name of a namespace (a DNS label)');
   return { resource, namespace, name };
 }
 

@@ -3,7 +3,12 @@ import { badField, badFormat, orProblem, RequestProblem } from './problem.ts';
 import { isArgoData, isArgoEvent, parseIfText, readArgoData, readArgoEvent } from './argo-event.ts';
 import { missingHeaders, readBinary, readStructured } from './cloud-event.ts';
 import { bodyFormat, type HeaderValues, parseDocument } from './decode.ts';
-import { judgeObject, type ReadEvent, type Verdict } from './object-identity.ts';
+import {
+  identityOfObject,
+  judgeIdentity,
+  type ReadEvent,
+  type Verdict,
+} from './object-identity.ts';
 
 const MAX_BATCH = 1_000;
 /** Types of events that say something about an object. */
@@ -83,5 +88,5 @@ function readWatchEvent({ type, object }: Fields, path: string): Verdict {
     throw badField(`${path}type`, 'it must be the type of a watch event, such as ADDED');
   if (REMARKS.has(type)) return 'no-object';
   if (!CHANGES.has(type)) return 'other-type';
-  return judgeObject(object, `${path}object`);
+  return judgeIdentity(identityOfObject(object, `${path}object`));
 }

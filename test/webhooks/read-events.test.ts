@@ -69,8 +69,8 @@ describe('CloudEvents in structured mode', () => {
     read('name a volume, whose namespace is empty', volumeEvent, VOLUME_NOTICE),
     read('are notices when an object is deleted', { type: typeOf('ref.delete') }, CLAIM_NOTICE),
     read(
-      'may have extensions, which are not read',
-      { knativearrivaltime: 'x', other: 5, name: 'other' },
+      'may have extensions that nobody knows',
+      { knativearrivaltime: 'x', other: 5 },
       CLAIM_NOTICE,
     ),
     read('may have null for absent attributes', { subject: null, data_base64: null }, CLAIM_NOTICE),
@@ -96,6 +96,14 @@ describe('CloudEvents in structured mode', () => {
     read('have data that is an object', { data: 'text' }, '400 data'),
     read('keep JSON in a string a string', { data: JSON.stringify(CLAIM_REFERENCE) }, '400 data'),
     read('have data that is JSON', { datacontenttype: 'text/xml' }, '400 datacontenttype'),
+    read('are refused if the extension names another object', { name: 'other' }, '400 name'),
+    read('are refused if the extension names another kind', { kind: 'Secret' }, '400 kind'),
+    read(
+      'are refused if the extension names another namespace',
+      { namespace: 'x' },
+      '400 namespace',
+    ),
+    read('are refused if the extension has another group', { apiversion: 'v2' }, '400 apiversion'),
     read('need a kind', { data: { ...CLAIM_REFERENCE, kind: undefined } }, '400 data.kind'),
     read(
       'need an apiVersion',
@@ -143,6 +151,12 @@ describe('CloudEvents in structured mode', () => {
     ],
     ['need data', STRUCTURED_HEADERS, withoutExtensions, '400 data'],
     [
+      'without data name the object by extensions',
+      STRUCTURED_HEADERS,
+      { ...STRUCTURED, data: undefined },
+      CLAIM_NOTICE,
+    ],
+    [
       'need metadata in a whole object',
       STRUCTURED_HEADERS,
       { ...withoutExtensions, data: CLAIM_REFERENCE },
@@ -183,6 +197,17 @@ describe('CloudEvents in binary mode', () => {
     ),
     read('need no Content-Type', { 'content-type': undefined }, CLAIM_NOTICE),
     read('may have a type of JSON', { 'content-type': ['application/x+json'] }, CLAIM_NOTICE),
+    read('are decoded once from percent-encoding', { 'ce-name': ['data%2dweb%2D0'] }, CLAIM_NOTICE),
+    read('are decoded only once', { 'ce-name': ['data%252dweb-0'] }, '400 ce-name'),
+    read('may be quoted', { 'ce-name': ['"data-web\\-0"'] }, CLAIM_NOTICE),
+    read(
+      'may have UTF-8 as it is',
+      { 'ce-subject': [Buffer.from('ü').toString('latin1')] },
+      CLAIM_NOTICE,
+    ),
+    read('need valid UTF-8', { 'ce-subject': ['%C0%A0'] }, '400 ce-subject'),
+    read('need valid UTF-8 as it is too', { 'ce-subject': ['\xc0\xa0'] }, '400 ce-subject'),
+    read('have no bare %', { 'ce-subject': ['100%'] }, '400 ce-subject'),
     read('have each attribute once', { 'ce-id': ['a', 'b'] }, '400 ce-id'),
     read('have no ce-datacontenttype', { 'ce-datacontenttype': ['x/y'] }, '400 ce-datacontenttype'),
     read('need an id that is not empty', { 'ce-id': [''] }, '400 ce-id'),
@@ -227,11 +252,11 @@ describe('CloudEvents of the SDK for JavaScript', () => {
 
 describe('batches of CloudEvents', () => {
   it('are judged one by one', () => {
-    const members = [STRUCTURED, { ...volumeEvent, id: 'id-3' }, 5, { ...STRUCTURED, id: '' }];
+    const members = [STRUCTURED, { ...volumeEvent, id: 'id-3' }, 5, { ...STRUCTURED, name: 'x' }];
     const events = readEvents(BATCH_HEADERS, Buffer.from(JSON.stringify(members)));
     assert.deepEqual(
       events.map((event) => (event instanceof RequestProblem ? event.field : event.verdict)),
-      [CLAIM_NOTICE, VOLUME_NOTICE, '[2]', '[3].id'],
+      [CLAIM_NOTICE, VOLUME_NOTICE, '[2]', '[3].name'],
     );
   });
 
