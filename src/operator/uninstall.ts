@@ -73,14 +73,14 @@ async function checkStopped({ redis, prefix }: Installation): Promise<void> {
 
 function describeForeign({ metadata: { namespace = '', name } }: Lease): string {
   return (
-    `left: the annotations of Lease ${namespace}/${name}, which names the data of another Redis; ` +
-    'if that Redis is gone for good, or has lost its data since, remove them: ' +
+    `left: Lease ${namespace}/${name}, which names the data of another Redis, and its journal; if ` +
+    'that Redis is gone for good, or has lost its data since, run this, and uninstall again: ' +
     `kubectl -n ${namespace} annotate lease ${name} ${REDIS_HISTORY}- ${DRAIN}-`
   );
 }
 
-/** Finds the journals of the drivers, and the drivers' Leases that name this Redis (marked) or
- * another one (foreign).
+/** Finds the drivers' Leases that name this Redis (marked) or another one (foreign), and the journals
+ * of all but the latter: another installation may keep these.
  * @throws Refusal if something that was begun is not finished */
 async function findLeases(
   { context }: Means<typeof uninstall.flags>,
@@ -96,12 +96,15 @@ async function findLeases(
     const where = await journalPlace(context, redis, driver);
     refuseBegun(await readOpenCreations(kube, where, place, systemClock.nowMs()));
     const { history } = await showHistory(place);
-    for (const lease of (await kube.list<Lease>(leases, { namespace: where.namespace })).items) {
-      const { name, annotations = {} } = lease.metadata;
-      if (isJournalOf(where, lease)) journal.push(lease);
-      const named = name === where.lease ? annotations[REDIS_HISTORY] : undefined;
-      if (named !== undefined) (named.endsWith(`/${history}`) ? marked : foreign).push(lease);
+    const { items } = await kube.list<Lease>(leases, { namespace: where.namespace });
+    const own = items.find(({ metadata: { name } }) => name === where.lease);
+    const named = own?.metadata.annotations?.[REDIS_HISTORY];
+    if (own !== undefined && named !== undefined && !named.endsWith(`/${history}`)) {
+      foreign.push(own);
+      continue;
     }
+    if (own !== undefined && named !== undefined) marked.push(own);
+    journal.push(...items.filter((lease) => isJournalOf(where, lease)));
   }
   return { drivers, journal, marked, foreign };
 }

@@ -48,7 +48,8 @@ export function isInUse(path: string): Promise<boolean> {
 /** Connections that the kernel keeps until the process accepts them. */
 const BACKLOG = 4_096;
 
-/** Makes a server listen.
+/** Makes a server listen. A connection that it can't accept later, as without memory, is lost, and
+ * ends nothing else.
  * @param flag  the flag with its value, for errors
  * @throws      UsageError if the address is in use, or not this machine's */
 export async function bind(server: Server, options: ListenOptions, flag: string): Promise<void> {
@@ -61,4 +62,5 @@ export async function bind(server: Server, options: ListenOptions, flag: string)
     const reason = isInUse ? 'the port is in use; stop its owner or choose another' : cause.message;
     throw new UsageError(`${flag}: ${reason}`, { cause });
   }
+  server.on('error', () => undefined);
 }

@@ -62,7 +62,7 @@ describe('sutler uninstall of an installation that serves claims', () => {
     await ingest.stop();
   });
 
-  it('says which Lease it leaves, because it names another Redis, and what to do', async () => {
+  it('leaves a Lease that names another Redis, with its journal, and says what to do', async () => {
     const mark = async (history?: string): Promise<unknown> => {
       const annotations = { 'sutler.dev/redis-history': history };
       return bed.kube.patch(leases, LEASE, { type: 'merge', body: { metadata: { annotations } } });
@@ -72,10 +72,13 @@ describe('sutler uninstall of an installation that serves claims', () => {
     const { code, out, err } = await uninstall();
     await mark(before);
     assert.equal(code, 0, out + err);
-    assert.match(out, /annotation sutler\.dev\/redis-history on 0 Leases/);
     assert.match(
       out,
-      /left: the annotations of Lease default\/one-csi-sutler-dev, .*kubectl -n default annotate/,
+      /^0 Leases of the journal, annotation sutler\.dev\/redis-history on 0 Leases/m,
+    );
+    assert.match(
+      out,
+      /left: Lease default\/one-csi-sutler-dev, .* and its journal; .*kubectl -n default annotate/,
     );
   });
 

@@ -8,14 +8,14 @@ const REQUEST = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
 const LARGE = Buffer.alloc(64 * 1024 * 1024);
 
 describe('an HTTP server', () => {
+  const server = createServer((request, response) => {
+    response.end(request.url === '/large' ? LARGE : 'ok');
+  });
   let url: string;
   let close: () => Promise<void>;
   const opened: Socket[] = [];
 
   before(async () => {
-    const server = createServer((request, response) => {
-      response.end(request.url === '/large' ? LARGE : 'ok');
-    });
     ({ url, close } = await listenHttp(server, 'flag', '127.0.0.1:0', 500));
   });
   after(async () => {
@@ -31,5 +31,9 @@ describe('an HTTP server', () => {
     const probe = setInterval(() => socket.write(' '), 200);
     await isClosed(socket);
     clearInterval(probe);
+  });
+
+  it('goes on after a connection that it could not accept', () => {
+    server.emit('error', new Error('accept ENOMEM'));
   });
 });
