@@ -79,8 +79,8 @@ function describeForeign({ metadata: { namespace = '', name } }: Lease): string 
   );
 }
 
-/** Finds the drivers' Leases that name this Redis (marked) or another one (foreign), and the journals
- * of all but the latter: another installation may keep these.
+/** Finds the drivers' Leases that name this Redis (marked) or another one (foreign). The journals of
+ * foreign ones are left out: another installation may keep them.
  * @throws Refusal if something that was begun is not finished */
 async function findLeases(
   { context }: Means<typeof uninstall.flags>,
