@@ -79,8 +79,8 @@ function describeForeign({ metadata: { namespace = '', name } }: Lease): string 
   );
 }
 
-/** Finds the drivers' Leases that name this Redis (marked) or another one (foreign). The journals of
- * foreign ones are left out: another installation may keep them.
+/** Finds the drivers' Leases that name this Redis (marked) or another one (foreign), without the
+ * journals of foreign ones, which another installation may keep.
  * @throws Refusal if something that was begun is not finished */
 async function findLeases(
   { context }: Means<typeof uninstall.flags>,
