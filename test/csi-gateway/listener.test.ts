@@ -40,7 +40,7 @@ describe('listen', () => {
     assert.equal(mode, 0o600);
   });
 
-  it('changes no mode of a file to which the path leads once it listens', async () => {
+  it('does not follow a symbolic link to change the mode of another file', async () => {
     const [path, victim] = [folder.file('swapped.sock'), folder.file('victim')];
     await writeFile(victim, 'of somebody else', { mode: 0o644 });
     const made = server();

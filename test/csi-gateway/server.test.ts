@@ -1,6 +1,4 @@
 import assert from 'node:assert/strict';
-import { type ClientHttp2Session, connect } from 'node:http2';
-import { connect as connectSocket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { Client, credentials, Metadata, type ServiceError, status } from '@grpc/grpc-js';
 import { frameMessage } from '#src/csi/grpc-wire.ts';
@@ -8,6 +6,7 @@ import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import {
   answerBytes,
+  answerStatus,
   type RawCall,
   type RawDriver,
   startRawDriver,
@@ -56,6 +55,7 @@ describe('the gateway as a gRPC server', () => {
   let script: (call: RawCall) => unknown = () => false;
   const LIST = '/csi.v1.Controller/ListSnapshots';
   const METHOD = '/csi.v1.Controller/ControllerPublishVolume';
+  const HEALTH = '/grpc.health.v1.Health/Check';
 
   before(async () => {
     folder = await makeFolder();
@@ -173,20 +173,30 @@ describe('the gateway as a gRPC server', () => {
     assert.equal(driver.calls.length, before);
   });
 
+  it('ignores the sutler-* headers of a caller', async () => {
+    script = (call) => answerStatus(call, { 'grpc-status': '8' });
+    const metadata = new Metadata();
+    for (const mark of ['driver-status', 'not-forwarded', 'full', 'draining'])
+      metadata.set(`sutler-${mark}`, '1');
+    const { trailing } = await callRaw(client, METHOD, Buffer.from('q'), metadata);
+    const sent = driver.calls.at(-1)?.headers.map(([name]) => name) ?? [];
+    const marks = (names: readonly string[]) => names.filter((name) => name.startsWith('sutler-'));
+    assert.deepEqual(marks(sent), []);
+    const answered = marks(Object.keys(trailing.getMap())).toSorted();
+    assert.deepEqual(answered, ['sutler-driver-status', 'sutler-time']);
+  });
+
   it('refuses a method that is not allowed with Unimplemented, not forwarded', async () => {
-    const address = strict.address;
-    assert.equal(address.kind, 'tcp');
-    const tcp = new Client(
-      `127.0.0.1:${address.kind === 'tcp' ? address.port : 0}`,
-      credentials.createInsecure(),
-    );
+    const { address } = strict;
+    assert.ok(address.kind === 'tcp');
+    const tcp = new Client(`127.0.0.1:${address.port}`, credentials.createInsecure());
     const before = driver.calls.length;
     for (const path of [METHOD, '/csi.v1.Node/NodeStageVolume']) {
       const { error } = await callRaw(tcp, path, Buffer.from('q'));
       assert.equal(error?.code, status.UNIMPLEMENTED, path);
       assert.deepEqual(error?.metadata.get('sutler-not-forwarded'), ['1']);
     }
-    for (const path of ['/vendor.v9.Extra/Twist', '/'])
+    for (const path of ['/vendor.v9.Extra/Twist', '/csi.v1.Controller/createvolume', '/'])
       assert.equal(
         (await callRaw(tcp, path, Buffer.from('q'))).error?.code,
         status.UNIMPLEMENTED,
@@ -196,28 +206,22 @@ describe('the gateway as a gRPC server', () => {
     tcp.close();
   });
 
-  it('survives requests that are not gRPC', async () => {
-    const session: ClientHttp2Session = connect('http://localhost', {
-      createConnection: () => connectSocket(folder.file('gw.sock')),
+  it('answers a health check with SERVING only while the driver is ready', async () => {
+    const other = await startTestGateway(folder, {
+      driver: { kind: 'unix', path: folder.file('none.sock') },
+      listen: { kind: 'unix', path: folder.file('other.sock') },
     });
-    const ask = (headers: Record<string, string>): Promise<number> =>
-      new Promise((resolve, reject) => {
-        const stream = session.request(headers);
-        stream.on('response', (received) => resolve(Number(received[':status'])));
-        stream.on('error', reject);
-        stream.resume();
-        stream.end();
-      });
-    const json = { ':method': 'POST', ':path': '/x', 'content-type': 'application/json' };
-    assert.equal(await ask(json), 415);
-    const grpc = { ':method': 'POST', ':path': METHOD, 'content-type': 'application/grpc' };
-    assert.equal(await ask(grpc), 200, 'a missing message is reported by a gRPC status');
-    session.destroy();
-    const garbage = connectSocket(folder.file('gw.sock'));
-    garbage.on('error', () => undefined);
-    garbage.end('GET / HTTP/1.1\r\n\r\n');
-    await new Promise((resolve) => garbage.once('close', resolve).resume());
-    script = (call) => answerBytes(call, frameMessage(Buffer.from('x')), { 'grpc-status': '0' });
-    assert.equal((await callRaw(client, METHOD, Buffer.from('q'))).error, null);
+    const otherClient = new Client(
+      `unix:${folder.file('other.sock')}`,
+      credentials.createInsecure(),
+    );
+    const check = async (of: Client, service: string): Promise<Answer> =>
+      callRaw(of, HEALTH, Buffer.concat([Buffer.from([10, service.length]), Buffer.from(service)]));
+    for (const service of ['', 'csi.v1.Controller'])
+      assert.deepEqual((await check(client, service)).message, Buffer.from([8, 1]));
+    assert.deepEqual((await check(otherClient, '')).message, Buffer.from([8, 2]));
+    assert.equal((await check(client, 'unknown')).error?.code, status.NOT_FOUND);
+    otherClient.close();
+    await other.close();
   });
 });

@@ -63,10 +63,4 @@ describe('capabilities', () => {
     assert.deepEqual([...controller(undefined, 99)], ['99']);
     assert.equal(controller().size, 0);
   });
-
-  it('reads nothing but what the driver reports', () => {
-    assert.ok(plugin(1).has('CONTROLLER_SERVICE') && controller(1, 4).has('GET_CAPACITY'));
-    assert.ok(!plugin(1).has('GROUP_CONTROLLER_SERVICE'));
-    assert.ok(!controller(1, 4).has('LIST_VOLUMES'));
-  });
 });

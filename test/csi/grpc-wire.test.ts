@@ -3,10 +3,7 @@ import { describe, it } from 'node:test';
 import {
   decodeStatusMessage,
   formatTimeout,
-  frameMessage,
-  unframeMessage,
   toPairs,
-  parseStatusCode,
   stripHopHeaders,
   getSingle,
 } from '#src/csi/grpc-wire.ts';
@@ -36,30 +33,6 @@ describe('gRPC over HTTP/2', () => {
     ] as const)
       assert.equal(decodeStatusMessage(header), text);
     assert.equal(decodeStatusMessage('100%'), '100%', 'malformed escapes are kept');
-  });
-
-  it('reads a status from digits only', () => {
-    assert.equal(parseStatusCode('0'), 0);
-    assert.equal(parseStatusCode('16'), 16);
-    for (const text of [undefined, '', '-1', '1.0', ' 1', '0x3', '9999999999'])
-      assert.equal(parseStatusCode(text), undefined);
-  });
-
-  it('reads a body with exactly one message and no other', () => {
-    assert.deepEqual(unframeMessage(frameMessage(Buffer.from('abc'))), Buffer.from('abc'));
-    assert.equal(unframeMessage(frameMessage(Buffer.alloc(0)))?.length, 0);
-    const good = frameMessage(Buffer.from('abc'));
-    for (const bad of [
-      Buffer.alloc(0),
-      good.subarray(0, 4),
-      good.subarray(0, 7),
-      Buffer.concat([good, good]),
-      // The flag of a compressed message, and one that gRPC does not define.
-      Buffer.concat([Buffer.from([1]), good.subarray(1)]),
-      Buffer.concat([Buffer.from([2]), good.subarray(1)]),
-    ]) {
-      assert.equal(unframeMessage(bad), undefined);
-    }
   });
 
   it('forwards metadata with duplicates, without hop headers and sutler-*', () => {

@@ -70,14 +70,6 @@ describe('an error of CsiClient', () => {
     assert.equal((await failWith('z'.repeat(800), {})).details, 'z'.repeat(800));
   });
 
-  it('keeps the code and what is known about the status', async () => {
-    const [plain, struck] = [await failWith('x', {}), await failWith(SECRET, { key: SECRET })];
-    const { details: _plain, message: _a, stack: _b, cause: _c, ...expected } = plain;
-    const { details, message: _d, stack: _e, cause: _f, ...actual } = struck;
-    assert.deepEqual(actual, expected);
-    assert.equal(details, STRIPPED);
-  });
-
   it('withholds the driver’s words, not the code, if a value is too short to be struck', async () => {
     const error = await failWith('PIN 123 is wrong', { pin: '123' });
     assert.equal(error.details, WITHHELD.short);

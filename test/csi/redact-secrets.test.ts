@@ -82,15 +82,6 @@ describe('redactSecrets', () => {
       );
     });
 
-  it('finds a value within longer base64, at each alignment and without separators', () => {
-    for (const before of ['', 'a', 'ab', 'abc'])
-      for (const after of ['', 'x', 'yz'])
-        for (const glued of ['', 'Z', 'ZZ', 'ZZZ']) {
-          const text = glued + base64(`${before}hunter2hunter2${after}`);
-          assert.ok(redactSecrets(text, ['hunter2hunter2']).includes(STRIPPED), text);
-        }
-  });
-
   it('finds each line of a key, also where lines are joined or escaped', () => {
     const lines = ['-----BEGIN KEY-----', 'MIIBVwIBADANBgkqhkiG', 'abcd', '-----END KEY-----'];
     const key = `${lines.join('\r\n')}\n`;

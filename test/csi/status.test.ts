@@ -25,15 +25,4 @@ describe('gRPC status', () => {
       [true, false, 'ResourceExhausted'],
     );
   });
-
-  it('never sets both driverSaid and notForwarded', () => {
-    const error = new CsiError({
-      code: 8,
-      details: '',
-      method: '/m',
-      driverSaid: true,
-      notForwarded: true,
-    });
-    assert.deepEqual([error.driverSaid, error.notForwarded], [false, true]);
-  });
 });

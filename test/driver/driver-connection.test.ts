@@ -50,82 +50,40 @@ describe('DriverConnection', () => {
     return connection;
   }
 
-  const PROBES: readonly {
-    title: string;
-    probes: readonly ((call: RawCall) => unknown)[];
-    calls: number;
-    timeoutMs?: number;
-  }[] = [
-    {
-      title: 'is ready after one Probe with ready=true (Q-15)',
-      probes: [(c) => answerOk(c, encodeReady(true))],
-      calls: 1,
-    },
-    {
-      title: 'is ready after one Probe without ready (Q-16)',
-      probes: [(c) => answerOk(c, encodeReady(undefined))],
-      calls: 1,
-    },
-    {
-      title: 'probes again until ready after ready=false twice (Q-21)',
-      probes: [
-        (c) => answerOk(c, encodeReady(false)),
-        (c) => answerOk(c, encodeReady(false)),
-        (c) => answerOk(c, encodeReady(true)),
-      ],
-      calls: 3,
-    },
-    {
-      title: 'probes again after DeadlineExceeded twice (Q-19)',
-      probes: [
-        () => undefined,
-        (c) => answerStatus(c, { 'grpc-status': '4' }),
-        (c) => answerOk(c, encodeReady(true)),
-      ],
-      calls: 3,
-      timeoutMs: 2_000,
-    },
-    {
-      title: 'probes again after an error, where upstream exits (Q-17)',
-      probes: [answerError, (c) => answerOk(c, encodeReady(true))],
-      calls: 2,
-    },
-    {
-      title: 'probes again after DeadlineExceeded and an error, where upstream exits (Q-18)',
-      probes: [
-        (c) => answerStatus(c, { 'grpc-status': '4' }),
-        answerError,
-        (c) => answerOk(c, encodeReady(true)),
-      ],
-      calls: 3,
-    },
-    {
-      title: 'probes again after ready=false and an error, where upstream exits (Q-20)',
-      probes: [
-        (c) => answerOk(c, encodeReady(false)),
-        answerError,
-        (c) => answerOk(c, encodeReady(true)),
-      ],
-      calls: 3,
-    },
-  ];
-  for (const [index, { title, probes, calls, timeoutMs }] of PROBES.entries()) {
+  type Probe = (call: RawCall) => unknown;
+  const ready: Probe = (c) => answerOk(c, encodeReady(true));
+  const notReady: Probe = (c) => answerOk(c, encodeReady(false));
+  const late: Probe = (c) => answerStatus(c, { 'grpc-status': '4' });
+  for (const [title, probes] of [
+    ['is ready after one Probe with ready=true (Q-15)', [ready]],
+    [
+      'is ready after one Probe without ready (Q-16)',
+      [(c: RawCall) => answerOk(c, encodeReady(undefined))],
+    ],
+    ['probes again until ready after ready=false twice (Q-21)', [notReady, notReady, ready]],
+    ['probes again after DeadlineExceeded twice (Q-19)', [() => undefined, late, ready]],
+    ['probes again after an error, where upstream exits (Q-17)', [answerError, ready]],
+    [
+      'probes again after DeadlineExceeded and an error, where upstream exits (Q-18)',
+      [late, answerError, ready],
+    ],
+    [
+      'probes again after ready=false and an error, where upstream exits (Q-20)',
+      [notReady, answerError, ready],
+    ],
+  ] as const)
     it(title, async () => {
-      const socket = folder.file(`probe${index}.sock`);
+      const socket = folder.file('probe.sock');
       let count = 0;
       const driver = await startRawDriver(socket, (call) =>
         call.path.endsWith('/Probe') ? probes[Math.min(count++, probes.length - 1)]?.(call) : false,
       );
-      const connection = connectTo(
-        socket,
-        timeoutMs === undefined ? {} : { probeTimeoutMs: timeoutMs },
-      );
+      const connection = connectTo(socket, { probeTimeoutMs: 1_000 });
       await until(() => connection.trouble === undefined, 'ready');
-      assert.equal(count, calls);
+      assert.equal(count, probes.length);
       await connection.close();
       await driver.close();
     });
-  }
 
   it('forwards only Identity calls before the first successful Probe', async () => {
     const socket = folder.file('slow.sock');

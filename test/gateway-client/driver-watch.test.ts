@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, it } from 'node:test';
 import { DriverWatch } from '#src/gateway-client/driver-watch.ts';
 import { Code } from '#src/csi/status.ts';
 import type { Clock } from '#src/runtime/clock.ts';
-import { createLogger, silentLog } from '#src/runtime/log.ts';
+import { silentLog } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
@@ -90,21 +90,6 @@ describe('DriverWatch', () => {
     assert.equal(watch.trouble, undefined);
   });
 
-  it('logs once that the driver answers again', async () => {
-    const lines: string[] = [];
-    const write = (line: string) => void lines.push(line);
-    const log = createLogger({ name: 'test', verbosity: 5, format: 'text', write });
-    watch = new DriverWatch({ gateways, name: '', timeoutMs: 5_000, clock, log });
-    await clock.waitForSleep();
-    lines.length = 0;
-    info = () => ({ name: '' });
-    await clock.next();
-    info = () => ({ name: 'csi/example-1' });
-    await clock.next();
-    await clock.next();
-    assert.equal(lines.filter((line) => line.includes('the driver answers')).length, 1);
-  });
-
   it('identifies the driver by its name only (A-02)', async () => {
     info = () => ({ name: 'csi/example', vendorVersion: '0.2.0', manifest: { hello: 'world' } });
     await open();
@@ -149,14 +134,5 @@ describe('DriverWatch', () => {
       /driver name is empty: GetPluginInfo must answer with the CSI driver’s name$/,
     );
     assert.throws(() => watch.current(), /not known yet/);
-  });
-
-  it('stops waiting when the signal aborts', async () => {
-    info = () => ({ name: '' });
-    await open();
-    const stopping = new AbortController();
-    const known = watch.waitUntilKnown(stopping.signal);
-    stopping.abort();
-    assert.equal(await known, undefined);
   });
 });

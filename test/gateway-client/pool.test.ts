@@ -30,14 +30,6 @@ describe('GatewayPool', () => {
     await folder.remove();
   });
 
-  it('lists each address once, in the notation of Redis', () => {
-    assert.deepEqual(
-      pool.gateways.map((gateway) => gateway.address),
-      [address('a'), address('b')],
-    );
-    assert.equal(pool.soleAddress, '');
-  });
-
   it('sends a call to the named gateway and prefers that one afterwards', async () => {
     await pool.createVolume(volumeRequest('one'), { timeoutMs: 30_000, gateway: address('b') });
     assert.deepEqual(
@@ -65,12 +57,5 @@ describe('GatewayPool', () => {
     );
     assert.equal(error.notForwarded, true);
     assert.match(error.message, /no leading ingest has named the active gateway/);
-  });
-
-  it('uses the only gateway if none is named', async () => {
-    const alone = openTestPool(address('a'));
-    assert.equal(alone.soleAddress, address('a'));
-    await alone.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: '' });
-    alone.close();
   });
 });

@@ -124,14 +124,6 @@ describe('ServiceGateways', () => {
     assert.ok(!addresses().includes('pod:x/u-x'));
   });
 
-  it('takes the same one of two addresses of a pod, whatever their order', async () => {
-    await write('higher', { endpoints: [{ addresses: ['127.0.0.2'], targetRef: podOf('d') }] });
-    await write('lower', { endpoints: [{ addresses: ['127.0.0.1'], targetRef: podOf('d') }] });
-    const reached = async (): Promise<boolean> =>
-      (await failureOf(remove('pod:d/u-d'))).message.includes('it is for pod u-d, and this is u-a');
-    await until(reached, 'the lower one is taken');
-  });
-
   it('forgets a gateway that goes, and sends nothing to it', async () => {
     await kube.delete(endpointSlices, { namespace: 'default', name: 'last' });
     await until(() => !addresses().includes('pod:v6/u-v6'), 'the gateway is gone');
@@ -147,16 +139,6 @@ describe('ServiceGateways', () => {
     const error = await failureOf(remove('pod:a/of-before'));
     assert.equal(error.notForwarded, true);
     assert.match(error.message, /it is for pod of-before, and this is u-a/);
-  });
-
-  it('names gateways without a pod by their IP address', async () => {
-    await write('hosts', { endpoints: [{ addresses: ['10.0.1.2'] }] });
-    await until(() => addresses().includes('10.0.1.2'), 'the slice is seen');
-  });
-
-  it('has no gateway that is called before one is named', async () => {
-    const error = await failureOf(remove(''));
-    assert.match(error.message, /no leading ingest has named the active gateway/);
   });
 });
 

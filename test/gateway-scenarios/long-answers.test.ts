@@ -72,11 +72,6 @@ describe('A driver that answers one call with too much', () => {
     await folder.remove();
   });
 
-  it('gets a list of 5 MiB through', async () => {
-    const { entries } = await gateway.client.listVolumes({}, SETTINGS);
-    assert.equal(entries.length, 5 * 1024);
-  });
-
   it('ends only that call when it answers CreateVolume with 60 MB', async () => {
     const huge = create(CreateVolumeResponseSchema, {
       volume: { volumeId: 'x'.repeat(60_000_000) },
@@ -92,12 +87,7 @@ describe('A driver that answers one call with too much', () => {
     assert.equal(sessions().size, 1);
   });
 
-  it('is told that a status may have 60 KiB', () => {
-    const told = driver.calls.map(({ session }) => session.remoteSettings.maxHeaderListSize);
-    assert.deepEqual(new Set(told), new Set([60 * 1024]));
-  });
-
-  it('is called on another connection after it has sent a status of 128 KiB all the same', async () => {
+  it('is called on a new connection after it sends a status of 128 KiB', async () => {
     answerBad = (call) =>
       answerStatus(call, { 'grpc-status': '8', 'grpc-message': 'x'.repeat(128 * 1024) });
     const before = connections();

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { connect as connectHttp2 } from 'node:http2';
-import { connect as connectSocket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { connect as connectTls } from 'node:tls';
 import { CsiClient } from '#src/gateway-client/client.ts';
@@ -142,34 +141,6 @@ describe('the gateway with mutual TLS', () => {
     await until(isLogged, 'it is logged');
   });
 
-  it('gets no call from clients that expect another name or authority', async () => {
-    for (const expected of [
-      { serverName: 'elsewhere.example' },
-      { folder: folder.file('foreign') },
-    ]) {
-      const error = await failureOf(
-        (await clientOf('jobs', expected)).createVolume(volumeRequest('s'), { timeoutMs: 30_000 }),
-      );
-      assert.equal(verdict(error), 'not-forwarded');
-      assert.equal(error.code, Code.Unavailable);
-    }
-  });
-
-  it('accepts clients that expect any name in its certificate', async () => {
-    await (await clientOf('jobs', { serverName: 'localhost' })).getCapacity({}, SETTINGS);
-    await (await clientOf('jobs', { serverName: '::1' })).getCapacity({}, SETTINGS);
-  });
-
-  it('ends a connection in plaintext', async () => {
-    const address = addressOf(0);
-    assert.ok(address.kind === 'tcp');
-    const session = connectHttp2('http://localhost', {
-      createConnection: () => connectSocket(address.port, address.host),
-    });
-    session.on('error', () => undefined);
-    await once(session, 'close');
-  });
-
   it('uses a renewed certificate without ending a call or a connection', async () => {
     const client = await clientOf('ingest');
     let open: () => void = () => undefined;
@@ -264,21 +235,5 @@ describe('the gateway with mutual TLS', () => {
     assert.equal(headers['grpc-status'], String(Code.Unavailable));
     assert.equal(headers['sutler-not-forwarded'], '1');
     assert.equal(driver.counts.get('GetCapacity'), before.calls);
-  });
-
-  it('keeps its certificate when files are damaged or do not match', async () => {
-    const files = tlsFilesOf(validFolder(), 'gateway');
-    const key = await readFile(files.key);
-    await writeFile(files.key, await readFile(tlsFilesOf(validFolder(), 'jobs').key));
-    // While it is written, the file is empty for a moment, which may be reported first.
-    await until(
-      () => /it is not the key of the certificate/.test(source.trouble ?? ''),
-      'the problem is reported',
-    );
-    await (await clientOf('jobs')).getCapacity({}, SETTINGS);
-    await writeFile(files.key, 'nothing');
-    await until(() => /no PEM private key/.test(source.trouble ?? ''), 'the problem is reported');
-    await writeFile(files.key, key);
-    await until(() => source.trouble === undefined, 'the problem is solved');
   });
 });

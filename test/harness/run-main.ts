@@ -5,6 +5,8 @@ import type { Host, Invocation } from '#src/runtime/process.ts';
 
 /** A main that runs inside this process. */
 export interface Running {
+  /** What it announced. */
+  readonly facts: Readonly<Record<string, string>>;
   /** Of its HTTP endpoint. */
   readonly url: string;
   /** What it logged. */
@@ -32,8 +34,8 @@ export async function runMain(
   const output: string[] = [];
   let exit: (code: number) => void = () => undefined;
   const exited = new Promise<number>((resolve) => (exit = resolve));
-  let reportUrl: (url: string) => void = () => undefined;
-  const reportedUrl = new Promise<string>((resolve) => (reportUrl = resolve));
+  let report: (facts: Running['facts']) => void = () => undefined;
+  const announced = new Promise<Running['facts']>((resolve) => (report = resolve));
   const host: Host = {
     argv: [],
     env,
@@ -43,16 +45,16 @@ export async function runMain(
     on: (event: string, listener: (error: never) => void) =>
       listeners.set(event, listener as () => void),
     exit,
-    send: (message: unknown) =>
-      reportUrl((message as { facts: Readonly<Record<string, string>> }).facts['http'] ?? ''),
+    send: (message: unknown) => report((message as Pick<Running, 'facts'>).facts),
   };
   void main({ host, argv, known: flagsOf(processes) });
-  const url = await Promise.race([
-    reportedUrl,
+  const facts = await Promise.race([
+    announced,
     exited.then((code) => Promise.reject(new Error(`ended with ${code}: ${output.join('')}`))),
   ]);
   return {
-    url,
+    facts,
+    url: facts['http'] ?? '',
     output,
     async stop() {
       listeners.get('SIGTERM')?.();
