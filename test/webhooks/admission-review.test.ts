@@ -5,6 +5,7 @@ import { orProblem, RequestProblem } from '#src/webhooks/problem.ts';
 import { CLAIM_NOTICE, REVIEW, VOLUME, VOLUME_NOTICE } from './fixtures.ts';
 
 const { request } = REVIEW;
+const POD_KIND = { group: '', version: 'v1', kind: 'Pod' };
 const VOLUME_KIND = { group: '', version: 'v1', kind: 'PersistentVolume' };
 
 /** The notice, the reason why there is none, or the field of the problem. */
@@ -22,7 +23,7 @@ describe('an AdmissionReview', () => {
   it('is a notice of a claim that is created', () =>
     assert.deepEqual(read(`${JSON.stringify(REVIEW)}\n`), CLAIM_NOTICE));
 
-  it('is one of a volume whose status changes', () =>
+  it('is a notice of a volume whose status changes', () =>
     assert.deepEqual(
       readRequest({
         kind: VOLUME_KIND,
@@ -42,37 +43,25 @@ describe('an AdmissionReview', () => {
       CLAIM_NOTICE,
     ));
 
-  it('is ignored if it is a dry run', () => assert.equal(readRequest({ dryRun: true }), 'dry-run'));
-
-  it('is ignored if it is about another kind', () =>
-    assert.equal(readRequest({ kind: { group: '', version: 'v1', kind: 'Pod' } }), 'other-kind'));
-
-  it('is ignored if it is about another group', () =>
-    assert.equal(
-      readRequest({ kind: { group: 'x', version: 'v1', kind: 'PersistentVolume' } }),
+  for (const [what, change, expected] of [
+    ['ignored if it is a dry run', { dryRun: true }, 'dry-run'],
+    ['ignored if it is about another kind', { kind: POD_KIND }, 'other-kind'],
+    [
+      'ignored if it is about another group',
+      { kind: { ...VOLUME_KIND, group: 'x' } },
       'other-group',
-    ));
+    ],
+    ['ignored with another operation', { operation: 'CONNECT' }, 'other-type'],
+    ['ignored without an object', { object: null }, 'no-object'],
+    ['refused without a uid', { uid: '' }, '400 request.uid'],
+  ] as const)
+    it(`is ${what}`, () => assert.equal(readRequest(change), expected));
 
-  it('is ignored with another operation', () =>
-    assert.equal(readRequest({ operation: 'CONNECT' }), 'other-type'));
-
-  it('is ignored without an object', () =>
-    assert.equal(readRequest({ object: null }), 'no-object'));
-
-  it('is ignored with odd parts', () => {
-    for (const change of [{ kind: null }, { kind: 5 }, { name: '../x' }, { namespace: 'A' }])
-      assert.equal(readRequest(change), 'no-object');
-  });
-
-  it('is refused if it is none', () => assert.equal(read({ kind: 'Pod' }), '400 kind'));
-
-  it('is refused in another version', () =>
-    assert.equal(read({ ...REVIEW, apiVersion: 'admission.k8s.io/v1beta1' }), '400 apiVersion'));
-
-  it('is refused without a request', () =>
-    assert.equal(read({ ...REVIEW, request: null }), '400 request'));
-
-  it('is refused without a uid', () => assert.equal(readRequest({ uid: '' }), '400 request.uid'));
-
-  it('is refused if it is no JSON', () => assert.equal(read('x'), '400 body'));
+  for (const [what, review, expected] of [
+    ['if it is none', { kind: 'Pod' }, '400 kind'],
+    ['in another version', { ...REVIEW, apiVersion: 'admission.k8s.io/v1beta1' }, '400 apiVersion'],
+    ['without a request', { ...REVIEW, request: null }, '400 request'],
+    ['if it is no JSON', 'x', '400 body'],
+  ] as const)
+    it(`is refused ${what}`, () => assert.equal(read(review), expected));
 });

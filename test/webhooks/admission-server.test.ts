@@ -26,7 +26,7 @@ describe('POST /admission', () => {
   });
   beforeEach(async () => void (await server.notices()));
 
-  it('allows a request, and leaves a notice a moment later and again after 2 s', async () => {
+  it('allows a request, and stores a notice after 0.1 s and again after 2 s', async () => {
     const startedMs = performance.now();
     const answer = await server.review(REVIEW_TEXT);
     assert.equal(answer.status, 200);
@@ -40,15 +40,8 @@ describe('POST /admission', () => {
     }
   });
 
-  it('allows what is odd, and leaves no notice', async () => {
-    const odd = [
-      { dryRun: true },
-      { operation: 'CONNECT' },
-      { object: null },
-      { kind: { group: '', version: 'v1', kind: 'Pod' } },
-      { name: '../x' },
-    ];
-    for (const change of odd) {
+  it('allows a request that needs no volume, and stores no notice', async () => {
+    for (const change of [{ dryRun: true }, { object: null }, { name: '../x' }]) {
       const answer = await server.review(review(change));
       assert.deepEqual(answer.json?.['response'], { uid: 'call-1', allowed: true });
     }
@@ -62,7 +55,7 @@ describe('POST /admission', () => {
     await answer.body.dump();
   });
 
-  it('answers 400 to what it can not answer', async () => {
+  it('answers 400 to a body that is no review', async () => {
     for (const body of ['', 'x', '{}', '{"kind":"AdmissionReview"}', review({ uid: 5 })]) {
       const answer = await server.review(body);
       assert.equal(answer.status, 400, body);

@@ -49,48 +49,6 @@ describe('the stream of notices, as the user of ingest', () => {
     assert.equal(isGap, false);
   });
 
-  it('goes on where the reader stopped', async () => {
-    const start = await reader.markEnd();
-    await writer.append([claimNotice('first')]);
-    const { position } = await reader.read(start, { most: 1_000, waitMs: WAIT_MS });
-    await writer.append([claimNotice('second')]);
-    const { notices, isGap } = await reader.read(position, { most: 1_000, waitMs: WAIT_MS });
-    assert.deepEqual(notices, [claimNotice('second')]);
-    assert.equal(isGap, false);
-  });
-
-  it('has no notice after its end, and no gap', async () => {
-    await writer.append([claimNotice('before')]);
-    const start = await reader.markEnd();
-    assert.deepEqual(await reader.read(start, { most: 1_000, waitMs: WAIT_MS }), {
-      notices: [],
-      position: start,
-      isGap: false,
-    });
-  });
-
-  it('ends the wait of a reader at the first notice', async () => {
-    const start = await reader.markEnd();
-    let found: readonly ChangeNotice[] = [];
-    void reader
-      .read(start, { most: 1_000, waitMs: 3_600_000 })
-      .then(({ notices }) => (found = notices));
-    await writer.append([claimNotice('awaited')]);
-    await until(() => found.length > 0, 'the wait ends');
-    assert.deepEqual(found, [claimNotice('awaited')]);
-  });
-
-  it('takes no notices while Redis can not be reached', async () => {
-    const away = { redis: redis.redis, trouble: 'Redis is away' };
-    await assert.rejects(new NoticeStream(away, 'csi').append([claimNotice('a')]), /is away/);
-    assert.equal(await redis.redis.exists(KEY), 0);
-  });
-
-  it('sends nothing for no notices', async () => {
-    await writer.append([]);
-    assert.equal(await redis.redis.exists(KEY), 0);
-  });
-
   it('is read in parts', async () => {
     const start = await reader.markEnd();
     await writer.append(Array.from({ length: 1_500 }, (_, n) => claimNotice(`claim-${n}`)));
@@ -114,17 +72,6 @@ describe('the stream of notices, as the user of ingest', () => {
     );
   });
 
-  it('has a gap if Redis was emptied, and none from there on', async () => {
-    const start = await reader.markEnd();
-    await redis.redis.flushall();
-    const first = await reader.read(start, { most: 1_000, waitMs: WAIT_MS });
-    assert.equal(first.isGap, true);
-    await writer.append([claimNotice('after')]);
-    const { notices, isGap } = await reader.read(first.position, { most: 1_000, waitMs: WAIT_MS });
-    assert.deepEqual(notices, [claimNotice('after')]);
-    assert.equal(isGap, false);
-  });
-
   it('has a gap if Redis was emptied and filled again', async () => {
     const start = await reader.markEnd();
     await writer.append([claimNotice('lost')]);
@@ -144,9 +91,5 @@ describe('the stream of notices, as the user of ingest', () => {
     assert.deepEqual((await reader.read(start, { most: 1_000, waitMs: WAIT_MS })).notices, [
       claimNotice('good'),
     ]);
-  });
-
-  it('is one for each prefix', async () => {
-    assert.equal(noticeStreamKey('other'), '{other}:notices');
   });
 });

@@ -58,12 +58,6 @@ describe('the servers for webhooks', () => {
       await dispatcher.destroy();
     }
   };
-  const refuse = async (error: RegExp, ...argv: readonly string[]): Promise<void> => {
-    await assert.rejects(
-      startWebhooks(redis.url, argv),
-      (thrown) => thrown instanceof UsageError && error.test(thrown.message),
-    );
-  };
 
   it('let a client certificate with an allowed name in, others not', async () => {
     const names = '--webhook-allowed-names=DNS:sutler-ingest';
@@ -87,65 +81,47 @@ describe('the servers for webhooks', () => {
     assert.notEqual(await post(admission, JSON.stringify(REVIEW)), 200);
   });
 
-  it('let everybody ask for admission without an authority', async () => {
-    const [cert = '', key = ''] = tlsFlags('admission');
-    const { admission } = await start(cert, key);
-    assert.equal(await post(admission, JSON.stringify(REVIEW)), 200);
-  });
-
-  it('answer 404 to paths that differ in letters or in a slash at the end', async () => {
-    const { events, admission } = await start();
-    for (const [url, body] of [
-      [events, EVENT],
-      [admission, JSON.stringify(REVIEW)],
-    ] as const) {
-      const { origin, pathname } = new URL(url);
-      assert.ok((await post(url, body)) === 202 || (await post(url, body)) === 200);
-      for (const path of [`${pathname}/`, `/${pathname[1]?.toUpperCase()}${pathname.slice(2)}`])
-        assert.equal(await post(origin + path, body), 404, path);
-    }
-  });
-
-  it('are none without flags', async () => {
-    const { events, admission } = await start('--webhook-address=', '--admission-address=');
-    assert.equal(events + admission, '');
-  });
-
-  it('refuse to take events beyond loopback without authentication', () =>
-    refuse(/--webhook-address :0: .*--webhook-token-file/, '--webhook-address=:0'));
-
-  it('take events beyond loopback with it', async () => {
-    await start('--webhook-address=0.0.0.0:0', `--webhook-token-file=${file('tokens')}`);
-  });
-
-  it('refuse plaintext admission beyond loopback', () =>
-    refuse(/--admission-address .*--admission-tls-cert/, '--admission-address=0.0.0.0:0'));
-
-  it('refuse half of a certificate', async () => {
-    await refuse(/--webhook-tls-key is missing/, `--webhook-tls-cert=${file('gateway.crt')}`);
-    await refuse(/--admission-tls-cert is missing/, `--admission-tls-key=${file('ca.crt')}`);
-  });
-
-  it('refuse an authority without TLS or without names', async () => {
-    const ca = `--webhook-tls-client-ca=${file('ca.crt')}`;
-    await refuse(/needs --webhook-tls-cert/, ca, '--webhook-allowed-names=a');
-    await refuse(/--webhook-allowed-names is missing/, ...tlsFlags('webhook'));
-    await refuse(/--webhook-tls-client-ca is missing/, '--webhook-allowed-names=a');
-  });
-
-  it('refuse a pattern of names', () =>
-    refuse(
+  for (const [what, error, argv] of [
+    [
+      'events beyond loopback without authentication',
+      /--webhook-address :0: .*--webhook-token-file/,
+      () => ['--webhook-address=:0'],
+    ],
+    [
+      'plaintext admission beyond loopback',
+      /--admission-address .*--admission-tls-cert/,
+      () => ['--admission-address=0.0.0.0:0'],
+    ],
+    [
+      'a certificate without its key',
+      /--webhook-tls-key is missing/,
+      () => [`--webhook-tls-cert=${file('gateway.crt')}`],
+    ],
+    [
+      'an authority without TLS',
+      /needs --webhook-tls-cert/,
+      () => [`--webhook-tls-client-ca=${file('ca.crt')}`, '--webhook-allowed-names=a'],
+    ],
+    ['an authority without names', /--webhook-allowed-names is missing/, () => tlsFlags('webhook')],
+    [
+      'names without an authority',
+      /--webhook-tls-client-ca is missing/,
+      () => ['--webhook-allowed-names=a'],
+    ],
+    [
+      'a pattern of names',
       /--webhook-allowed-names: "\*\.x" is a pattern/,
-      ...tlsFlags('webhook'),
-      '--webhook-allowed-names=*.x',
-    ));
-
-  it('refuse files that can not be used', async () => {
-    await writeFile(file('short'), 'short');
-    await refuse(/--webhook-token-file .*16 characters/, `--webhook-token-file=${file('short')}`);
-    await refuse(
+      () => [...tlsFlags('webhook'), '--webhook-allowed-names=*.x'],
+    ],
+    [
+      'a file that is missing',
       /--webhook-signing-key-file .*ENOENT/,
-      `--webhook-signing-key-file=${file('none')}`,
-    );
-  });
+      () => [`--webhook-signing-key-file=${file('none')}`],
+    ],
+  ] as const)
+    it(`refuse ${what}`, () =>
+      assert.rejects(
+        startWebhooks(redis.url, argv()),
+        (thrown) => thrown instanceof UsageError && error.test(thrown.message),
+      ));
 });

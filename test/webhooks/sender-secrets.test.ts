@@ -22,7 +22,7 @@ describe('bearer tokens', () => {
       assert.equal(findToken(basic(wrong), TOKENS), undefined, wrong);
   });
 
-  it('are compared whole', () => {
+  it('must match completely', () => {
     for (const header of [
       '',
       'Bearer',
@@ -39,9 +39,6 @@ describe('bearer tokens', () => {
 
   it('are refused if they can be guessed', () =>
     assert.throws(() => parseTokens('good-token-0123456789\nshort'), /line 2: .*16 characters/));
-
-  it('are refused if no header can carry them', () =>
-    assert.throws(() => parseTokens('tokén-0123456789abcdef'), /line 1: .*header/));
 
   it('are a thousand at most', () =>
     assert.throws(

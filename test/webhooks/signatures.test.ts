@@ -45,21 +45,11 @@ describe('a signed request', () => {
   it('is good if any of its signatures is', () =>
     assert.equal(verify(headers(`v1a,xxxx v2,yyyy v1,AAAA ${GOOD}`)), 'shop'));
 
-  it('is good with any of the keys', () => {
-    const keys = parseSigningKeys(`${OTHER.toString('base64')} old\n${KEY.toString('base64')} new`);
-    assert.equal(verify(headers(GOOD), keys), 'new');
-  });
-
   it('is bad with another key, id, time or body', () => {
     assert.match(verify(headers(sign(OTHER, 'msg_1', '1700000000'))), /no key/);
     assert.match(verify(headers(GOOD, '1700000000', 'msg_2')), /no key/);
     assert.match(verify(headers(GOOD, '1700000001')), /no key/);
     assert.match(verify(headers(GOOD), KEYS, Buffer.from('{"a":2}')), /no key/);
-  });
-
-  it('is bad with a signature that is none', () => {
-    for (const text of ['v1,', 'v1,!!!!', `v1,${'A'.repeat(44)}`, GOOD.slice(0, -1)])
-      assert.notEqual(verify(headers(text)), 'shop');
   });
 
   it('is good 300 s before and after its time, and not beyond', () => {
@@ -70,18 +60,13 @@ describe('a signed request', () => {
     assert.match(at('1700000301'), /300 s/);
   });
 
-  it('has its time in seconds, digits only', () => {
-    for (const timestamp of ['1700000000500', '1700000000abc', '-1', '+1700000000', ' 1', '1e9'])
-      assert.match(verify(headers(GOOD, timestamp)), /Unix seconds/);
-  });
-
   it('has each header once, and not empty', () => {
     for (const name of ['webhook-id', 'webhook-timestamp', 'webhook-signature'])
       for (const values of [undefined, [''], ['a', 'b']])
         assert.match(verify({ ...headers(GOOD), [name]: values }), new RegExp(name));
   });
 
-  it('has sixteen signatures that are tried', () => {
+  it('is checked by its first sixteen signatures only', () => {
     const many = Array.from({ length: 16 }, () => 'v1,AAAA').join(' ');
     assert.match(verify(headers(`${many} ${GOOD}`)), /no key/);
   });
@@ -105,8 +90,6 @@ describe('a file of signing keys', () => {
   it('has strict base64', () => refuse(`# a\nwhsec_${'*'.repeat(32)}`, /line 2: .*base64/));
 
   it('has no ed25519 keys', () => refuse('whsk_AAAA', /ed25519/));
-
-  it('is refused if it has no key', () => refuse('# nothing\n', /no line/));
 
   it('never shows a key in an error', () => {
     for (const text of ['whsec_s3cret s3cret s3cret', 's3cret', 'whpk_s3cret', 'x s3cret!'])
