@@ -3,6 +3,7 @@ import { after, afterEach, before, describe, it } from 'node:test';
 import { MAX_FAILURES } from '#src/dashboard/login.ts';
 import type { DashboardOptions } from '#src/dashboard/server.ts';
 import { UsageError } from '#src/runtime/flags.ts';
+import { createLogger } from '#src/runtime/log.ts';
 import {
   type BoardRedis,
   cookieOf,
@@ -13,6 +14,7 @@ import {
   startTestDashboard,
   USER,
 } from '../harness/dashboard-server.ts';
+import { sendRaw } from '../harness/raw-http.ts';
 import { until } from '../harness/until.ts';
 
 describe('login', () => {
@@ -38,7 +40,7 @@ describe('login', () => {
     assert.equal((await send('/queues/', { basic: RIGHT })).status, 200);
   });
 
-  it('opens no dialog of the browser over a page whose script asks', async () => {
+  it('opens no login dialog for requests of a script', async () => {
     const { send } = await start();
     const reply = await send('/queues/api/queues', { headers: { 'sec-fetch-mode': 'cors' } });
     assert.equal(reply.status, 401);
@@ -58,12 +60,6 @@ describe('login', () => {
       assert.match(reply.text, /wrong user or password/);
       assert.equal(reply.headers['set-cookie'], undefined);
     }
-  });
-
-  it('reads no other form of credentials', async () => {
-    const { send } = await start();
-    for (const authorization of ['Bearer x', 'Basic', 'Basic %%', 'Digest username="admin"'])
-      assert.equal((await send('/', { headers: { authorization } })).status, 401, authorization);
   });
 
   /** Sends a password from an address that a proxy reports. */
@@ -100,14 +96,6 @@ describe('login', () => {
     await until(async () => (await tryPassword(PASSWORD)) === 200, 'it is let in later');
   });
 
-  it('counts no right passwords, however many come at once', async () => {
-    const { send } = await start();
-    const replies = await Promise.all(
-      Array.from({ length: 50 }, () => send('/queues/static/x', { basic: RIGHT })),
-    );
-    assert.ok(replies.every(({ status }) => status === 404));
-  });
-
   it('serves a browser that was let in while its address is limited', async () => {
     const { send } = await start();
     const cookie = cookieOf(await send('/', { basic: RIGHT }));
@@ -119,7 +107,7 @@ describe('login', () => {
     assert.equal(await tryPassword(PASSWORD, { cookie: forged }), 429, 'a forged cookie');
   });
 
-  it('lets nobody in by the cookie alone, nor by one of before a restart', async () => {
+  it('does not accept the cookie alone, or a cookie from before a restart', async () => {
     const { send } = await start();
     const cookie = cookieOf(await send('/', { basic: RIGHT }));
     assert.equal((await send('/', { headers: { cookie } })).status, 401);
@@ -155,7 +143,7 @@ describe('login', () => {
     assert.equal(await tryPassword(PASSWORD, { from: '2001:db8:1:3::1' }), 200);
   });
 
-  it('believes of X-Forwarded-For only what a trusted proxy added, and only addresses', async () => {
+  it('trusts in X-Forwarded-For only addresses that a trusted proxy added', async () => {
     await start();
     const spread = (n: number): string => `10.0.0.${n}`;
     assert.deepEqual(await guess(MAX_FAILURES + 1, spread), TOO_MANY, 'no trusted proxy');
@@ -166,19 +154,24 @@ describe('login', () => {
     assert.deepEqual(await guess(MAX_FAILURES + 1, (n) => `unknown-${n}`), TOO_MANY, 'no address');
   });
 
-  it('takes addresses and networks of proxies', async () => {
-    await start({ trustedProxies: ['192.0.2.1', '127.0.0.0/16', 'fd00:1::/32'] });
-    await guess(MAX_FAILURES, () => '10.0.0.1');
-    assert.equal(await tryPassword(PASSWORD), 200);
-  });
-
-  for (const item of ['proxy', '10.0.0.0/33', '10.0.0.0/', '0.0.0.0/0', '::/0', '1.2.3.4/8/8'])
+  for (const item of ['proxy', '10.0.0.0/33', '0.0.0.0/0', '::/0'])
     it(`refuses the proxy ${item}`, () =>
       assert.rejects(
         start({ trustedProxies: [item] }),
         (error) =>
           error instanceof UsageError && error.message.startsWith('--dashboard-trusted-proxies: '),
       ));
+
+  it('logs no control characters of a request', async () => {
+    let logged = '';
+    const write = (line: string): void => void (logged += line);
+    await start({ log: createLogger({ name: 'test', verbosity: 0, format: 'json', write }) });
+    const lines = ['Host: localhost', 'X-Forwarded-For: \x9b31m', 'Authorization: Basic YTpi'];
+    const request = ['GET /%1b%5b31m HTTP/1.1', ...lines, 'Connection: close', '', ''];
+    await sendRaw(dashboard.origin, request.join('\r\n'));
+    assert.match(logged, /wrong user or password/);
+    assert.doesNotMatch(logged, /[\u007f-\u009f\u00ad]|\\u00/);
+  });
 
   it('allows only its own scripts and no frames by its headers', async () => {
     const { send } = await start();

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { Script } from 'node:vm';
 import { NO_CLASS, type PendingEntry, writePending } from '#src/explain/pending-index.ts';
 import { writeStatus } from '#src/queue/status.ts';
 import { writeDriverNote } from '#src/hints/driver-note.ts';
@@ -109,7 +108,7 @@ describe('the first page of the dashboard', () => {
     assert.equal(objects?.length, 2);
   });
 
-  it('tells one fault of many claims once, with its count, step and oldest claim', async () => {
+  it('shows a fault of many claims once, with its count, next step and oldest claim', async () => {
     const entries = Array.from({ length: 60 }, (_, n) => claimOf(n));
     await list(entries);
     for (const [n, entry] of entries.slice(0, 58).entries())
@@ -124,16 +123,6 @@ describe('the first page of the dashboard', () => {
     ]);
   });
 
-  it('cuts a long reason, not the step, and leads to all of it', async () => {
-    await list([claimOf(1)]);
-    await fail(claimOf(1), `${FULL} ${'x'.repeat(1_000)} END`);
-    const text = await get('/');
-    const all = '<a href="/claims/ns/claim-1">all of it</a>';
-    assert.match(text, new RegExp(`x… ${all}.*free or add capacity, or raise the quota`, 's'));
-    assert.doesNotMatch(text, /END/);
-    assert.match(await get('/claims/ns/claim-1'), /END/);
-  });
-
   it('lists a claim whose class does not exist once, however many drivers do', async () => {
     await redis.fill('other.example', [claimOf(9).key]);
     const orphan = claimOf(3, { why: NO_CLASS, className: 'absent' });
@@ -143,7 +132,7 @@ describe('the first page of the dashboard', () => {
     assert.match(faults?.join() ?? '', /^ClassNotFound StorageClass &quot;absent&quot; does not/);
   });
 
-  it('says of each driver what keeps all of its claims waiting', async () => {
+  it('says what keeps all claims of a driver waiting', async () => {
     await redis.redis.del('{csi}:processes');
     assert.match(
       await get('/'),
@@ -176,17 +165,7 @@ describe('the first page of the dashboard', () => {
     assert.match(await get('/?name=other'), /Nothing that the filter asks for/);
   });
 
-  it('neither scans Redis nor writes to it', async () => {
-    await list([claimOf(1), claimOf(2)]);
-    const before = await redis.contents();
-    await redis.redis.config('RESETSTAT');
-    await get('/');
-    await get('/claims/ns/claim-1');
-    assert.doesNotMatch(await redis.redis.info('commandstats'), /cmdstat_(keys|scan|smembers):/);
-    assert.deepEqual(await redis.contents(), before);
-  });
-
-  it('has a page for each object, with since when its runs end for the same reason', async () => {
+  it('has a page for each object, with the time since its runs fail for the same reason', async () => {
     await list([claimOf(1)]);
     await fail(claimOf(1), 'the first reason', Date.parse('2026-01-02T03:04:05Z'));
     await fail(claimOf(1), 'the second reason');
@@ -218,21 +197,7 @@ describe('the first page of the dashboard', () => {
       assert.doesNotMatch(page.replace('<script src="/renewal.js" defer></script>', ''), SCRIPTS);
   });
 
-  it('has a script of its own file that renews it, and none within a page', async () => {
-    await list([claimOf(1)]);
-    for (const path of ['/', '/claims/ns/claim-1']) {
-      const scripts = [...(await get(path)).matchAll(/<script[^]*?<\/script>/g)].map(
-        ([tag]) => tag,
-      );
-      assert.deepEqual(scripts, ['<script src="/renewal.js" defer></script>'], path);
-    }
-    const { headers, text } = await dashboard.send('/renewal.js', { basic: RIGHT });
-    assert.match(String(headers['content-type']), /javascript/);
-    assert.ok(new Script(text), 'it can be compiled');
-    assert.equal((await dashboard.send('/renewal.js')).status, 401);
-  });
-
-  it('tries a claim now for an operator, with a line in the log', async () => {
+  it('retries a claim for an operator, and logs that', async () => {
     await list([claimOf(1)]);
     assert.match(await get('/claims/ns/claim-1'), /<button>Retry<\/button>/);
     const reply = await post('/claims/ns/claim-1/retry');
@@ -293,18 +258,10 @@ describe('the first page of the dashboard', () => {
     const long = 'a'.repeat(254);
     for (const [path, status, o] of [
       ['/?page=0', 400],
-      ['/?page=1e9', 400],
-      ['/?show=pods', 400],
       ['/?class=a&class=b', 400],
-      ['/?class[a]=b&class[toString]=c', 200],
       [`/?namespace=${long}`, 400],
       ['/claims/ns/%ff', 400],
       ['/claims/ns/absent', 404],
-      ['/claims/other/claim-1', 404],
-      ['/claims/__proto__/constructor', 404],
-      ['/claims/ns/claim-1?said=__proto__', 200],
-      ['/volumes/pvc-absent', 404],
-      ['/claims/ns', 404],
       ['/queues/api/queues/absent', 404],
       ['/', 401, {}],
       ['/claims/ns/claim-1/retry', 401, { method: 'POST' }],
@@ -314,42 +271,17 @@ describe('the first page of the dashboard', () => {
         403,
         { method: 'POST', basic: RIGHT, headers: FROM_OTHER_SITES[0] },
       ],
-      [`/?class=${'a'.repeat(1 << 20)}`, 431],
     ] as readonly (readonly [string, number, SendOptions?])[]) {
       const request: SendOptions = o ?? { basic: RIGHT };
       const reply = await dashboard.send(path, request);
       const name = `${request.method ?? 'GET'} ${path.slice(0, 60)} ${JSON.stringify(o)}`;
       assert.equal(reply.status, status, name);
-      // Node.js answers headers that are too long.
-      if (status === 200 || status === 431) continue;
       assert.equal(reply.headers['content-type'], 'application/problem+json; charset=utf-8', name);
       const page = await dashboard.send(path, {
         ...request,
         headers: { ...request.headers, ...HTML },
       });
       assert.match(page.text, /<p class="note" role="alert">/, name);
-    }
-  });
-
-  it('has a language, a title, one heading, and a name for each field, button and column', async () => {
-    await list([claimOf(1)]);
-    await fail(claimOf(1), 'a reason');
-    const wrong = await dashboard.send('/', { basic: [USER, 'wrong'], headers: HTML });
-    const pages = [wrong.text];
-    for (const path of ['/', '/?show=volumes', '/claims/ns/claim-1', '/x'])
-      pages.push((await dashboard.send(path, { basic: RIGHT, headers: HTML })).text);
-    const titles = pages.map((text) => /<title>([^<]+) · sutler<\/title>/.exec(text)?.[1]);
-    assert.equal(titles.join(', '), 'Unauthorized, Pending, Pending, ns/claim-1, Not Found');
-    for (const [i, text] of pages.entries()) {
-      const found = (what: RegExp): number => [...text.matchAll(what)].length;
-      const name: string = titles[i] ?? '';
-      assert.match(text, /<html lang="en">.*<meta name="viewport"/s, name);
-      assert.equal(found(/<h1>[^<]/g), 1, name);
-      assert.equal(found(/<main/g), 1, name);
-      assert.equal(found(/<label>[^<]+<input /g), found(/<input (?!type="hidden")/g), name);
-      assert.equal(found(/<button>[^<]/g), found(/<button/g), name);
-      assert.equal(found(/<th scope="col">[^<]/g), found(/<th\b/g), name);
-      assert.equal(found(/<nav[^>]* aria-label="[^"]/g), found(/<nav/g), name);
     }
   });
 });

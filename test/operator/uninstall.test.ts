@@ -82,7 +82,7 @@ describe('sutler uninstall of an installation that serves claims', () => {
     );
   });
 
-  it('leaves what another Redis marked, and the Lease of whoever holds it', async () => {
+  it('leaves the annotations of another Redis, and a Lease that somebody holds', async () => {
     await bed.kube.create<Lease>(leases, 'default', {
       metadata: {
         name: 'two-csi-sutler-dev',
