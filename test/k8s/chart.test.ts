@@ -7,7 +7,6 @@ import { chartFiles } from '../harness/chart.ts';
 import { CHART, HELM, helm, NO_HELM, template, templateText } from '../harness/helm.ts';
 import { KUBECTL, render } from '../harness/kustomize.ts';
 import { type ManifestObject, readYaml } from '../harness/real-manifests.ts';
-import { containerViolations, podViolations } from './pod-security.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 interface Pod extends Fields {
@@ -48,18 +47,6 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
     assert.match(helm(['lint', '--strict', CHART, '-n', 'sutler']), /0 chart\(s\) failed/);
   });
 
-  for (const values of [EVERYTHING, { redis: { mode: 'single' } }]) {
-    it(`has pods that the restricted profile allows, with ${JSON.stringify(values)}`, () => {
-      const pods = podsOf(values);
-      assert.ok(pods.size >= 3);
-      for (const [name, pod] of pods) {
-        assert.deepEqual(podViolations(pod), [], name);
-        for (const container of pod.containers)
-          assert.deepEqual(containerViolations(container, pod), [], name);
-      }
-    });
-  }
-
   it('sets scheduling of every pod', () => {
     const values = {
       priorityClassName: 'system-cluster-critical',
@@ -69,20 +56,6 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
     };
     for (const [name, pod] of podsOf({ ...values, redis: { mode: 'single' } }))
       for (const [key, value] of Object.entries(values)) assert.deepEqual(pod[key], value, name);
-  });
-
-  it('gives each constraint of spreading the labels of its pods', () => {
-    const constraint = { maxSkew: 2, topologyKey: 'rack', whenUnsatisfiable: 'DoNotSchedule' };
-    const pods = podsOf({ topologySpreadConstraints: [constraint] });
-    for (const name of ['ingest', 'jobs']) {
-      const matchLabels = {
-        'app.kubernetes.io/name': 'sutler',
-        'app.kubernetes.io/component': name,
-      };
-      assert.deepEqual(pods.get(`sutler-${name}`)?.['topologySpreadConstraints'], [
-        { ...constraint, labelSelector: { matchLabels } },
-      ]);
-    }
   });
 
   it('sets image, resources and more variables', () => {
@@ -97,11 +70,6 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
     assert.equal(image, 'here/sutler:1');
     assert.deepEqual((set as Fields)['requests'], { ...resources.requests, cpu: '100m' });
     assert.deepEqual((env as readonly unknown[]).at(-1), entry);
-  });
-
-  it('reads Redis’ URLs from the Secret that is named', () => {
-    const env = JSON.stringify(containerOf({ redis: { secret: 'mine' } }, 'ingest')['env']);
-    assert.match(env, /"name":"mine","key":"ingest-url"/);
   });
 
   it('makes a Secret of a URL for each process', () => {
@@ -119,35 +87,6 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
         },
       ],
     );
-  });
-
-  it('allows more ports to be called, and without any no more than k8s/egress', () => {
-    const rulesOf = (egressPorts: readonly number[]): readonly unknown[] => {
-      const found = template({ networkPolicy: { egress: true, egressPorts } }).find(
-        ({ metadata }) => metadata.name === 'sutler-egress',
-      );
-      const { egress = [] } = (found?.['spec'] ?? {}) as { readonly egress?: readonly unknown[] };
-      return egress;
-    };
-    assert.deepEqual(rulesOf([8443]), [
-      ...rulesOf([]),
-      { ports: [{ protocol: 'TCP', port: 8443 }] },
-    ]);
-  });
-
-  it('begins runbook_url of each alert with monitoring.runbookBase', () => {
-    const monitoring = { prometheusRule: true, runbookBase: 'https://git.example.com/main/' };
-    const urls = [...templateText({ monitoring }).matchAll(/runbook_url: (.*)/g)];
-    assert.ok(urls.length > 10);
-    for (const [, url = ''] of urls)
-      assert.match(url, /^"?https:\/\/git\.example\.com\/main\/docs\/\w+\.md#\w+"?$/);
-  });
-
-  it('leaves the dashboard out', () => {
-    const names = template({ dashboard: { enabled: false } })
-      .filter(({ kind }) => ['Deployment', 'Service'].includes(kind))
-      .map(({ metadata }) => metadata.name);
-    assert.ok(names.includes('sutler-jobs') && !names.includes('sutler-dashboard'));
   });
 
   it('refuses what it can’t do, with what to write', () => {
