@@ -5,12 +5,13 @@ import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Closers } from '#src/runtime/closers.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { type Child, startChild } from '../../sandbox/children.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
 import { pluginKubeconfig } from './plugin-kubeconfig.ts';
-import { startTraced } from './traced-process.ts';
 
 const run = promisify(execFile);
 const PACKAGE = fileURLToPath(new URL('../../../scripts/package.mjs', import.meta.url));
@@ -38,11 +39,19 @@ describe('npm’s tarball, installed into an empty folder', () => {
   });
   after(async () => assert.deepEqual(await closers.close(), []));
 
-  const start = async (argv: readonly string[]) => {
-    const env = { REDIS_URL: redisUrl, SUTLER_DASHBOARD_PASSWORD: PASSWORD };
-    const traced = await startTraced(argv, { cli, traceDir: folder.file(`trace-${argv[0]}`), env });
-    closers.add('process', () => traced.kill());
-    return traced;
+  const start = ([name = '', ...argv]: readonly string[]): Child => {
+    const env = { PATH: process.env['PATH'], REDIS_URL: redisUrl };
+    const child = startChild(
+      {
+        name,
+        command: [process.execPath, cli, name, ...argv],
+        env: { ...env, SUTLER_DASHBOARD_PASSWORD: PASSWORD },
+        output: () => undefined,
+      },
+      { log: silentLog, onUsageError: () => undefined },
+    );
+    closers.add(name, () => child.stop(10_000));
+    return child;
   };
 
   it('logs in by the exec plug-in of a kubeconfig', async () => {
@@ -52,14 +61,13 @@ describe('npm’s tarball, installed into an empty folder', () => {
     await writeFile(kubeconfig, pluginKubeconfig(cluster));
     // It announces itself when the plug-in has returned a credential.
     const gateway = `--gateway=unix://${folder.file('gateway.sock')}`;
-    const jobs = await start(['jobs', gateway, `--kubeconfig=${kubeconfig}`]);
-    await jobs.stop();
+    await start(['jobs', gateway, `--kubeconfig=${kubeconfig}`]).announced;
   });
 
   it('shows the dashboard with its pages', async () => {
-    const dashboard = await start(['dashboard', '--dashboard-address=127.0.0.1:0']);
+    const facts = await start(['dashboard', '--dashboard-address=127.0.0.1:0']).announced;
     const headers = { authorization: `Basic ${btoa(`admin:${PASSWORD}`)}` };
-    const url = dashboard.facts['dashboard'] ?? '';
+    const url = facts['dashboard'] ?? '';
     let html = '';
     // 503 until it has reached Redis.
     await until(async () => {
@@ -71,6 +79,5 @@ describe('npm’s tarball, installed into an empty folder', () => {
     const base = /<base href="([^"]+)"/.exec(html)?.[1] ?? '';
     const { status } = await fetch(new URL(script, new URL(base, url)), { headers });
     assert.equal(status, 200, script);
-    await dashboard.stop();
   });
 });
