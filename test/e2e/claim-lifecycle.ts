@@ -105,56 +105,11 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
       assert.equal(at(body, 'items', 0, 'type'), 'Normal');
     });
 
-    it('acquires the Lease that is named after the driver', async () => {
-      const { api, namespace, driver } = deployment;
-      const lease = await api.read(`${paths(namespace).leases}/${driver.replaceAll('.', '-')}`);
-      assert.notEqual(textAt(lease, 'spec', 'holderIdentity'), '');
-    });
-
     it('provisions a claim whose class appears later', async () => {
       const className = unique('late');
       const { path } = await newClaim(deployment, 'early', className);
       await newClass(deployment, { name: className });
       await deployment.api.until(path, isIn('Bound'));
-    });
-
-    it('waits for a selected node if the class has WaitForFirstConsumer', async () => {
-      const className = await newClass(deployment, {
-        fields: { volumeBindingMode: 'WaitForFirstConsumer' },
-      });
-      const { path } = await newClaim(deployment, 'waiting', className);
-      await bindAnother(deployment, 'while-waiting');
-      assert.equal(at(await deployment.api.read(path), 'status', 'phase'), 'Pending');
-      await deployment.api.patch('merge', path, {
-        metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'node-1' } },
-      });
-      await deployment.api.until(path, isIn('Bound'));
-    });
-
-    it('ignores the claims of another driver', async () => {
-      const className = await newClass(deployment, { fields: { provisioner: 'other.sutler.dev' } });
-      const { path, uid } = await newClaim(deployment, 'foreign', className);
-      await deployment.api.until(
-        path,
-        (reply) => at(reply.body, 'metadata', 'annotations') !== undefined,
-      );
-      await bindAnother(deployment, 'after-foreign');
-      assert.equal((await deployment.api.get(`${VOLUMES}/pvc-${uid}`)).status, 404);
-    });
-
-    it('keeps a volume with policy Retain until the policy is changed to Delete', async () => {
-      const { api, volumesDir } = deployment;
-      const className = await newClass(deployment, { fields: { reclaimPolicy: 'Retain' } });
-      const { path, uid } = await newClaim(deployment, 'retained', className);
-      await api.until(path, isIn('Bound'));
-      const volumePath = `${VOLUMES}/pvc-${uid}`;
-      await api.call('DELETE', path);
-      const released = (await api.until(volumePath, isIn('Released'))).body;
-      const directory = join(volumesDir, textAt(released, 'spec', 'csi', 'volumeHandle'));
-      assert.ok(existsSync(directory));
-      await api.patch('merge', volumePath, { spec: { persistentVolumeReclaimPolicy: 'Delete' } });
-      await api.until(volumePath, isAbsent);
-      assert.ok(!existsSync(directory));
     });
 
     it('deletes volumes, PVs and jobs of deleted claims', async () => {
@@ -306,12 +261,6 @@ async function newClaim({ api, namespace }: Deployment, name: string, className:
   const { claims } = paths(namespace);
   const stored = await api.create(claims, claim(name, { spec: { storageClassName: className } }));
   return { path: `${claims}/${name}`, uid: textAt(stored, 'metadata', 'uid') };
-}
-
-/** Waits until a new claim is Bound. By then sutler has seen all earlier changes. */
-async function bindAnother(deployment: Deployment, name: string): Promise<void> {
-  const { path } = await newClaim(deployment, name, await newClass(deployment));
-  await deployment.api.until(path, isIn('Bound'));
 }
 
 /** A process may still be a zombie for a moment after its parent ended. */

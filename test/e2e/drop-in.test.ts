@@ -2,9 +2,8 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { Redis } from 'ioredis';
-import type { Event, Lease } from '#src/kube/objects.ts';
-import { claims, classes, events, leases } from '#src/kube/resources.ts';
+import type { Lease } from '#src/kube/objects.ts';
+import { leases } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { DropInBed } from '../harness/drop-in-bed.ts';
@@ -47,15 +46,6 @@ describe('sutler in the place of external-provisioner', () => {
     const sutler = await bed.start();
     await bind('plain');
     assert.equal(await readLease(), undefined);
-    await sutler.stop();
-  });
-
-  it('serves metrics and health at --metrics-address too', async () => {
-    const sutler = await start(['--http-endpoint=', '--metrics-address=127.0.0.1:0']);
-    await until(() => /http=(\S+)/.test(sutler.output()), 'it listens');
-    const [, url = ''] = /http=(\S+)/.exec(sutler.output()) ?? [];
-    assert.equal((await fetch(`${url}/metrics`)).status, 200);
-    assert.equal((await fetch(`${url}/healthz/leader-election`)).status, 200);
     await sutler.stop();
   });
 
@@ -102,38 +92,6 @@ describe('sutler in the place of external-provisioner', () => {
     await sutler.stop();
   });
 
-  it('tells nobody of the moment in which its Redis comes back', async () => {
-    const sutler = await start();
-    const login = 'csi.storage.k8s.io/provisioner-secret';
-    await bed.kube.create(classes, undefined, {
-      apiVersion: 'storage.k8s.io/v1',
-      kind: 'StorageClass',
-      metadata: { name: 'locked' },
-      provisioner: bed.driverName,
-      parameters: { [`${login}-name`]: 'none', [`${login}-namespace`]: 'default' },
-    });
-    const { uid } = (await bed.createClaim('locked', {}, 'locked')).metadata;
-    const isTold = async (...args: string[]): Promise<boolean> =>
-      /secrets "none" not found/.test((await bed.exec(...args)).out);
-    await until(() => isTold('status'), 'it waits for its secret');
-    const [, socket = ''] = /redis=(\S+)/.exec(sutler.output()) ?? [];
-    const redis = new Redis(socket);
-    const [, pid] = /process_id:(\d+)/.exec(await redis.info('server')) ?? [];
-    redis.disconnect();
-    process.kill(Number(pid), 'SIGKILL');
-    await until(() => isTold('status'), 'it goes on');
-    assert.match(sutler.output(), /Redis ended; starting it again, empty/);
-    assert.doesNotMatch(sutler.output(), /claims wait/);
-    const { items } = await bed.kube.list<Event>(events, { namespace: 'default' });
-    const told = items.filter(({ involvedObject }) => involvedObject.uid === uid);
-    assert.deepEqual(
-      told.filter(({ reason }) => reason === 'ProvisioningDelayed'),
-      [],
-    );
-    await bed.kube.delete(claims, { namespace: 'default', name: 'locked' });
-    await sutler.stop();
-  });
-
   it('of two replicas with a Redis each the one that leads works, then the other', async () => {
     const replicas = [await start(LEASE), await start(LEASE)];
     await bind('by-the-first');
@@ -149,21 +107,6 @@ describe('sutler in the place of external-provisioner', () => {
     await bind('by-the-second');
     assert.notEqual(await holder(), led);
     await replicas[1]?.stop();
-  });
-
-  it('leaves no finalizer of its own on a claim, and no entry in its journal', async () => {
-    const sutler = await start(LEASE);
-    const kept = new Set<string>();
-    const { metadata } = await bed.createClaim('marked');
-    await until(async () => {
-      const claim = await bed.readClaim('marked');
-      for (const each of claim?.metadata.finalizers ?? []) kept.add(each);
-      return claim?.status?.phase === 'Bound';
-    }, 'marked is Bound');
-    assert.deepEqual([...kept], ['kubernetes.io/pvc-protection']);
-    const isNoted = async () => (await bed.readJournal()).some(({ uid }) => uid === metadata.uid);
-    await until(async () => !(await isNoted()), 'its entry has left the journal');
-    await sutler.stop();
   });
 
   it('calls nothing while another process holds the Lease, and goes on when that is over', async () => {
@@ -188,15 +131,6 @@ describe('sutler in the place of external-provisioner', () => {
     assert.equal(bed.driver.counts.get('CreateVolume'), calls);
     // The other one's time is over 3 s after its last renewal.
     await until(() => bed.isBound('waiting'), 'waiting is Bound', 15_000);
-    await sutler.stop();
-  });
-
-  it('deletes what is Released, what is in doubt after that', async () => {
-    const sutler = await start();
-    const had = bed.handles().length;
-    for (const name of ['plain', 'read-only'])
-      await bed.kube.delete(claims, { namespace: 'default', name });
-    await until(() => bed.handles().length === had - 2, 'the volumes are deleted', 20_000);
     await sutler.stop();
   });
 });

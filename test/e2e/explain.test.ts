@@ -68,27 +68,6 @@ describe('why a claim is pending', () => {
     assert.match(await explain(claim)(), new RegExp(`trace: +${trace}\n`));
   });
 
-  it('is the secret of its class, which does not exist', async () => {
-    await bed.createClass('secret', {
-      provisioner: 'sample.csi.sutler.dev',
-      parameters: {
-        'csi.storage.k8s.io/provisioner-secret-name': 'none',
-        'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
-      },
-    });
-    const claim = await pending({ storageClassName: 'secret' });
-    const text = await answers(explain(claim), /secrets "none" not found.*\n\s+cause:\s+Secret\n/);
-    assert.match(text, /administrator: create the Secret/);
-  });
-
-  it('is the driver’s refusal, with its code, the runs and the next one', async () => {
-    const claim = await bed.newClaim('100Ti');
-    const text = await answers(explain(claim), /cause:\s+(ResourceExhausted|OutOfRange)/);
-    await answers(explain(claim), /next try:\s+(now|in \d+s), or at once: sutler retry default\//);
-    assert.match(text, /rpc error: code = /);
-    await answers(status, /1 claim pending: (ResourceExhausted|OutOfRange)/);
-  });
-
   it('is another driver, for whose class no sutler works', async () => {
     await bed.createClass('other', { provisioner: 'other.example' });
     const claim = await pending({ storageClassName: 'other' });
