@@ -15,29 +15,36 @@ const REGARDING = {
   uid: '',
 };
 
-const failIfCalled = (): never => assert.fail('nothing is audited yet');
+type Options = Parameters<typeof startPeriodicAudit>[0];
 
-it('an interval of 30 days is cut to the longest timer instead of firing at once', (t) => {
-  const timers = t.mock.method(globalThis, 'setInterval', () => undefined);
-  startPeriodicAudit({
+function optionsOf(ports: Partial<Options['ports']>, more: Partial<Options> = {}): Options {
+  const fail = (): never => assert.fail('nothing is audited yet');
+  return {
     ports: {
-      csi: { listVolumes: failIfCalled },
-      kube: { list: failIfCalled },
-      openCreations: failIfCalled,
-      ledger: { read: failIfCalled, write: failIfCalled },
+      csi: { listVolumes: fail },
+      kube: { list: fail },
+      openCreations: fail,
+      ledger: { read: fail, write: fail },
       driver: 'd.example',
       ownNode: undefined,
       timeoutMs: 1_000,
-      minAgeMs: 0,
+      minAgeMs: 60_000,
       nowMs: () => 0,
+      ...ports,
     },
-    events: { record: failIfCalled },
+    events: { record: fail },
     regarding: REGARDING,
-    intervalMs: 30 * 86_400_000,
+    intervalMs: 3_600_000,
     isLeading: () => true,
     log: silentLog,
     metrics: createRegistry(),
-  });
+    ...more,
+  };
+}
+
+it('an interval of 30 days is cut to the longest timer instead of firing at once', (t) => {
+  const timers = t.mock.method(globalThis, 'setInterval', () => undefined);
+  startPeriodicAudit(optionsOf({}, { intervalMs: 30 * 86_400_000 }));
   const delays = timers.mock.calls.map(({ arguments: [, ms] }: { arguments: unknown[] }) => ms);
   assert.deepEqual(delays, [2_147_483_647]);
 });
@@ -54,32 +61,29 @@ it('after another provisioner audits at once, and reports what it left while it 
     Promise.resolve(
       create(ListVolumesResponseSchema, { entries: [{ volume: { volumeId: 'left-behind' } }] }),
     );
-  const auditing = startPeriodicAudit({
-    ports: {
-      csi: { listVolumes },
-      kube: { list: () => Promise.resolve({ items: [], resourceVersion: '1' }) },
-      openCreations: () => Promise.resolve([]),
-      ledger: {
-        read: () => Promise.resolve(ledger),
-        write: (seen) => {
-          audits += 1;
-          ledger = seen;
-          return Promise.resolve();
+  const auditing = startPeriodicAudit(
+    optionsOf(
+      {
+        csi: { listVolumes },
+        kube: { list: () => Promise.resolve({ items: [], resourceVersion: '1' }) },
+        openCreations: () => Promise.resolve([]),
+        ledger: {
+          read: () => Promise.resolve(ledger),
+          write: (seen) => {
+            audits += 1;
+            ledger = seen;
+            return Promise.resolve();
+          },
         },
+        nowMs: () => nowMs,
       },
-      driver: 'd.example',
-      ownNode: undefined,
-      timeoutMs: 1_000,
-      minAgeMs: 60_000,
-      nowMs: () => nowMs,
-    },
-    events: { record: ({ message }) => void reported.push(message) },
-    regarding: REGARDING,
-    intervalMs: 3_600_000,
-    isLeading: () => isLeading,
-    log: silentLog,
-    metrics,
-  });
+      {
+        events: { record: ({ message }) => void reported.push(message) },
+        isLeading: () => isLeading,
+        metrics,
+      },
+    ),
+  );
   t.after(() => auditing.stop());
   auditing.runSoon();
   await until(() => audits === 1, 'the first audit');

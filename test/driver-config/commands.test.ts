@@ -73,7 +73,7 @@ describe('--driver-config', () => {
     assert.match(err, /names no driver three; it names one\.csi\.sutler\.dev, two/);
   });
 
-  it('ends a process at its start, with status 2, where it can’t be used', async () => {
+  it('ends a process with status 2 if the file is not valid', async () => {
     await bed.write(`drivers:\n  one:\n    gateway: unix:///a\n    timeout: 10\n`);
     for (const name of ['ingest', 'jobs']) {
       const { code, err } = await runSutler([name, `--driver-config=${bed.file}`], {});

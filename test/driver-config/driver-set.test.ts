@@ -67,18 +67,7 @@ describe('serveDrivers', () => {
     await close();
   });
 
-  it('gives each driver its own flags, and closes what it has opened with the process', async () => {
-    const steps: unknown[] = [];
-    const { close } = open({ a: 1, b: 2 }, ({ flags, closers }, name) => {
-      steps.push([name, flags.timeoutMs]);
-      closers.add('part', () => void steps.push(`end of ${name}`));
-      return Promise.resolve();
-    });
-    await close();
-    assert.deepEqual(steps, [['a', 1], ['b', 2], 'end of a', 'end of b']);
-  });
-
-  it('closes what a start has opened that failed', async () => {
+  it('closes what a failed start has opened', async () => {
     let opened = 0;
     let most = 0;
     const { close } = open({ a: 1 }, ({ closers }) => {
@@ -89,16 +78,6 @@ describe('serveDrivers', () => {
     });
     await close();
     assert.deepEqual([opened, most], [0, 1]);
-  });
-
-  it('is not ready before a driver is', async () => {
-    const { page, close } = open(
-      { a: 1 },
-      ({ stopping }) =>
-        new Promise((resolve) => stopping.addEventListener('abort', () => resolve())),
-    );
-    assert.match(page(), /a\/driver: not started yet\nnot ok/);
-    await close();
   });
 
   it('says that there is nothing to do, for a file without drivers', async () => {

@@ -22,13 +22,13 @@ async function driversOf(text: string): Promise<readonly string[]> {
   return [...config.keys()];
 }
 
-describe('files for --driver-config that are shown', () => {
-  it('in k8s/drivers can be used', async () => {
+describe('the examples of --driver-config', () => {
+  it('in k8s/drivers are valid', async () => {
     const names = await driversOf(readFileSync(join(ROOT, 'k8s/drivers/drivers.yaml'), 'utf8'));
     assert.deepEqual(names, ['ebs.csi.aws.com', 'efs.csi.aws.com']);
   });
 
-  it('in docs/drivers.md can be used', async () => {
+  it('in docs/drivers.md are valid', async () => {
     const page = readFileSync(join(ROOT, 'docs/drivers.md'), 'utf8');
     const [, text = ''] = /```yaml\n([\s\S]*?)```/.exec(page) ?? [];
     assert.equal((await driversOf(text)).length, 3);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, it } from 'node:test';
-import { Code, createNotSentError, FULL_DETAILS, tooLateDetails } from '#src/csi/status.ts';
+import { Code, createNotSentError, tooLateDetails } from '#src/csi/status.ts';
 import {
   causeNamed,
   CAUSES,
@@ -86,12 +86,6 @@ describe('the cause for which a claim is not done', () => {
     it(`is ${name} after a run with ${JSON.stringify(fields)}`, () =>
       assert.equal(statusCause(status(fields)).name, name));
 
-  it('names the object that it waits for', () =>
-    assert.match(
-      statusCause(status({ outcome: 'parked', reason: 'x', until: until('secrets') })).sentence,
-      /\(waits for secrets ns\/n\)/,
-    ));
-
   it('is nobody’s fault while others of the class come first, and an administrator’s pause', () => {
     const of = (reason: string) => statusCause(status({ outcome: 'later', reason }));
     assert.deepEqual([of(AT_LIMIT).isFine, of(AT_LIMIT).actor], [true, 'nobody']);
@@ -112,21 +106,6 @@ describe('the cause for which a claim is not done', () => {
     const { name, actor, step } = after(3);
     assert.deepEqual([name, actor], ['DriverSlow', 'administrator']);
     assert.equal(step, 'raise --timeout (it is 10s), or see why the driver is slow');
-  });
-
-  it('is no slow driver where it may take that long for the volume', () => {
-    const reason = rpc('DeadlineExceeded');
-    assert.equal(
-      statusCause(status({ outcome: 'running', alike: 9, reason })).name,
-      'DeadlineExceeded',
-    );
-  });
-
-  it('is not that the driver can’t be reached while its gateway is full', () => {
-    const details = `${FULL_DETAILS}: 2 calls are under way`;
-    const { message } = createNotSentError({ method: '/x', code: Code.Unavailable, details });
-    const { name, isFine } = statusCause(status({ outcome: 'later', reason: message }));
-    assert.deepEqual([name, isFine], ['Later', true]);
   });
 
   it('is not that the driver works on it after a call that came too late to be sent to it', () => {

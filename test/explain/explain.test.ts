@@ -26,8 +26,6 @@ suite('the next try of a claim', () => {
   it('names the command that has it at once where somebody has to act', () =>
     assert.equal(nextTry(status(FULL), 180_000), 'in 3m, or at once: sutler retry ns/data'));
 
-  it('names no command where it is now', () => assert.equal(nextTry(status(FULL), 500), 'now'));
-
   it('names no command where nobody has to act', () => {
     const own = status({ outcome: 'later', reason: 'the claim has changed meanwhile' });
     assert.equal(nextTry(own, 180_000), 'in 3m');

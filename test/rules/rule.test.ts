@@ -2,14 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { type Resource, secrets, snapshotContents, snapshots } from '#src/kube/resources.ts';
-import {
-  alsoWaitFor,
-  catchRefusal,
-  read,
-  RefusedError,
-  refuseUntilChanged,
-  rewordRefusal,
-} from '#src/rules/rule.ts';
+import { alsoWaitFor, read, RefusedError, refuseUntilChanged } from '#src/rules/rule.ts';
 import { anApi } from '../volumes/source-builders.ts';
 
 const ref = { namespace: 'space', name: 'thing' };
@@ -26,10 +19,6 @@ async function refusalOf(rule: Promise<unknown>): Promise<RefusedError> {
 }
 
 describe('read', () => {
-  it('returns the object', async () => {
-    assert.equal(await read(anApi([[snapshots, thing]]), snapshots, ref), thing);
-  });
-
   it('refuses until the object is created', async () => {
     const error = await refusalOf(read(ABSENT, snapshots, ref, 'no snapshot'));
     assert.equal(
@@ -69,14 +58,6 @@ describe('read', () => {
   });
 });
 
-describe('refuseUntilChanged', () => {
-  it('waits for the object from the version that was read', () => {
-    assert.deepEqual(refuseUntilChanged(snapshots, thing, 'not ready').waitsFor, [
-      { resource: 'volumesnapshots', ...ref, seen: '5' },
-    ]);
-  });
-});
-
 describe('alsoWaitFor', () => {
   const content = { metadata: { name: 'content', uid: 'c', resourceVersion: '6' } };
   const waits = async (refusal: RefusedError) =>
@@ -93,52 +74,4 @@ describe('alsoWaitFor', () => {
     const refusal = refuseUntilChanged(snapshots, thing, 'not ready');
     assert.deepEqual(await waits(refusal), [ON_THING]);
   });
-
-  it('adds nothing to a refusal that waits for no object', async () => {
-    assert.deepEqual(await waits(new RefusedError('no')), []);
-  });
-});
-
-describe('rewordRefusal', () => {
-  it('changes the message and keeps what the refusal waits for', async () => {
-    const reading = read(ABSENT, secrets, ref);
-    const error = await refusalOf(rewordRefusal(reading, (message) => `no secret: ${message}`));
-    assert.equal(error.message, 'no secret: secrets "thing" not found');
-    assert.deepEqual(error.waitsFor, [{ resource: 'secrets', ...ref, seen: '' }]);
-  });
-});
-
-describe('the error of a defect', () => {
-  const broken = () => Promise.reject(new TypeError('a defect'));
-
-  it('passes alsoWaitFor', () =>
-    assert.rejects(alsoWaitFor(snapshots, thing, broken()), TypeError));
-
-  it('passes rewordRefusal', () =>
-    assert.rejects(
-      rewordRefusal(broken(), () => 'other words'),
-      TypeError,
-    ));
-
-  it('passes catchRefusal', () =>
-    assert.throws(
-      () =>
-        catchRefusal(
-          () => {
-            throw new TypeError('a defect');
-          },
-          () => assert.fail('it is no refusal'),
-        ),
-      TypeError,
-    ));
-});
-
-it('catchRefusal turns a refusal into the caller’s value', () => {
-  const refuse = (): string => {
-    throw new RefusedError('no');
-  };
-  assert.equal(
-    catchRefusal(refuse, ({ message }) => `${message}!`),
-    'no!',
-  );
 });

@@ -1,11 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import {
-  formatAddress,
-  isLoopback,
-  parseAddress,
-  parseListenAddress,
-} from '#src/runtime/address.ts';
+import { isLoopback, parseAddress, parseListenAddress } from '#src/runtime/address.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 
 describe('parseAddress', () => {
@@ -28,11 +23,6 @@ describe('parseAddress', () => {
       host: '::1',
       port: 9741,
     });
-  });
-
-  it('is the inverse of formatAddress', () => {
-    for (const text of ['unix:///run/a.sock', 'dns:///h:1', 'dns:///[::1]:1'])
-      assert.equal(formatAddress(parseAddress('f', text)), text);
   });
 
   for (const text of [

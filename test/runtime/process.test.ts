@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { EventEmitter } from 'node:events';
 import { describe, it } from 'node:test';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { defineFlags, UsageError } from '#src/runtime/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
 import { runProcess, type Host, type ProcessContext } from '#src/runtime/process.ts';
@@ -128,31 +127,6 @@ describe('runProcess', () => {
     assert.doesNotMatch((await run(argv, start)).err, /not used/);
   });
 
-  it('gives its signal to many calls without a warning of Node', async () => {
-    const warnings: Error[] = [];
-    const listen = (warning: Error): void => void warnings.push(warning);
-    process.on('warning', listen);
-    await run([], async ({ stopping, stop }) => {
-      const derived = AbortSignal.any([stopping]);
-      for (const signal of [stopping, derived])
-        for (let n = 0; n < 60; n += 1) signal.addEventListener('abort', () => undefined);
-      await nextTurn();
-      stop(0);
-    });
-    process.off('warning', listen);
-    assert.deepEqual(warnings, []);
-  });
-
-  it('sends its parent process what it announces', async () => {
-    const host = await run([], (context) => {
-      context.announce({ http: 'http://127.0.0.1:1' });
-      context.stop(3);
-      return Promise.resolve();
-    });
-    assert.deepEqual(host.sent, [{ kind: 'announce', facts: { http: 'http://127.0.0.1:1' } }]);
-    assert.deepEqual(host.exits, [3]);
-  });
-
   const burst = (context: Context): void => {
     for (const line of ['one', 'two', 'three']) context.log.info(line);
   };
@@ -163,29 +137,5 @@ describe('runProcess', () => {
       return Promise.reject(new Error('defect'));
     });
     assert.match(host.errAtExit, /one\n.*two\n.*three\n.*start failed/);
-  });
-
-  it('writes every line of its log where other code ends the process', async () => {
-    let atEnd = '';
-    await run([], (context, itsHost) => {
-      burst(context);
-      itsHost.emit('exit');
-      atEnd = itsHost.err;
-      context.stop(0);
-      return Promise.resolve();
-    });
-    assert.match(atEnd, /one\n.*two\n.*three\n/);
-  });
-
-  it('writes what it logged before what it prints', async () => {
-    let logged = '';
-    await run([], (context, itsHost) => {
-      burst(context);
-      itsHost.stdout.write = () => (logged = itsHost.err);
-      context.stdout.write('printed');
-      context.stop(0);
-      return Promise.resolve();
-    });
-    assert.match(logged, /three\n$/);
   });
 });

@@ -16,7 +16,7 @@ describe('watched TLS files', () => {
   });
   after(() => folder.remove());
 
-  it('that OpenSSL refuses are told of, and the next ones are used', async () => {
+  it('that OpenSSL refuses are reported, and the next valid ones are used', async () => {
     const { cert } = tlsFilesOf(folder.file('tls'), 'jobs');
     const good = await readFile(cert, 'utf8');
     const watched = await watchOwner(folder.file('tls'), 'jobs');

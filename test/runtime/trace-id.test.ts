@@ -21,10 +21,6 @@ describe('the trace of a claim', () => {
     assert.equal(logFields({ ...key, name: 'static' })['trace'], TRACE.replace('0', '1'));
   });
 
-  it('has a new span in each call', () => {
-    assert.notDeepEqual(traceHeaders(UID), traceHeaders(UID));
-  });
-
   it('is none where the UID is no UUID, and of a header that can’t be read', () => {
     assert.deepEqual(traceHeaders('42'), {});
     const key = { kind: 'claim', uid: '42', namespace: 'default', name: UID } as const;
