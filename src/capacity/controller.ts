@@ -253,7 +253,9 @@ export class CapacityController {
     const entry = this.#entryOf(objectId(object), itemOf(object));
     const isKnown = entry.objects.get(name)?.metadata.uid === uid;
     entry.objects.set(name, object);
-    if (!isKnown) this.#add(entry);
+    // The watch may show what is being created before the API server has answered.
+    const isBeingMade = this.#running.has(entry) && entry.objects.size === 1;
+    if (!isKnown && !isBeingMade) this.#add(entry);
   }
 
   /** An object is gone. */

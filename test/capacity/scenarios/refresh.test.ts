@@ -47,6 +47,19 @@ describe('a refresh of storage capacity', () => {
       )
       .toSorted();
 
+  it('asks once for a new value, also if the watch shows its object before the answer', async (t) => {
+    await stage.addNode('node', FOO);
+    await stage.addClass('a', { parameters: { name: 'a' } });
+    const { create } = bed.kube;
+    t.mock.method(bed.kube, 'create', async (...args: Parameters<typeof create>) => {
+      const made = await create(...args);
+      await stage.looked();
+      return made;
+    });
+    await stage.start();
+    assert.deepEqual(asked(), ['a foo']);
+  });
+
   const DEEP = { layer0: 'foo', layer1: 'X', layer2: 'y' };
 
   for (const [title, segments, hint, expected] of [
