@@ -36,61 +36,6 @@ describe('a drop-in without a file of its own', () => {
   const createAll = (part: string): Promise<readonly Claim[]> =>
     Promise.all(Array.from({ length: CLAIMS }, (_, i) => bed.createClaim(`${part}-${i}`)));
 
-  describe('that is killed while it creates volumes', () => {
-    let sutler: DropIn;
-    /** Claims that are kept, with the names of their volumes. */
-    const kept: Claim[] = [];
-    let deleted: readonly Claim[] = [];
-    before(async () => {
-      sutler = await bed.start([LONG, '--worker-threads=10']);
-    });
-
-    it('goes on at once with all claims, under the same names', async () => {
-      let made: readonly Claim[] = [];
-      await bed.untilCreating(async () => (made = await createAll('first')));
-      await until(() => bed.handles().length > CLAIMS / 3, 'a third of the volumes');
-      await sutler.kill();
-      // Of these some have volumes, and some are at work in the driver.
-      deleted = made.filter((_, i) => i % 5 === 0);
-      for (const { metadata } of deleted) await remove(metadata.name);
-      kept.push(...made.filter((each) => !deleted.includes(each)));
-      sutler = await bed.start([LONG, '--worker-threads=10']);
-      const areBound = async (): Promise<boolean> =>
-        (await Promise.all(kept.map(({ metadata }) => bed.isBound(metadata.name)))).every(Boolean);
-      await until(areBound, 'all claims that are left are Bound');
-      await bed.createClaim('after');
-      await until(() => bed.isBound('after'), 'so is a new one');
-      const names = new Set(bed.driver.volumes().map(({ name }) => name));
-      assert.equal(names.size, bed.driver.volumes().length, 'no claim has two volumes');
-      for (const { metadata } of kept) assert.ok(names.has(`pvc-${metadata.uid}`));
-    });
-
-    it('says of a claim in doubt until when calls may be at work', async () => {
-      const entries = await bed.readJournal();
-      const waiting = entries.find(({ uid }) => kept.some(({ metadata }) => metadata.uid === uid));
-      assert.ok(waiting, 'some had been begun');
-      const { namespace = '', name } = waiting.claim.metadata;
-      const shown = await command('explain', `${namespace}/${name}`);
-      assert.match(shown, /a call may be at work in the driver until 20/);
-      // The leader counts them every 5 s.
-      const isTold = async () => /in doubt/.test(await command('status'));
-      await until(isTold, 'status says so');
-    });
-
-    it('leaves nothing when the doubts have ended', async () => {
-      await sutler.kill();
-      sutler = await bed.start(SHORT);
-      for (const { metadata } of kept) await remove(metadata.name);
-      await remove('after');
-      await until(async () => (await bed.readJournal()).length === 0, 'the journal is empty');
-      await until(async () => (await volumesLeft()) === 0, 'no PV is left');
-      assert.deepEqual(bed.handles(), []);
-      const { items } = await bed.kube.list<Claim>(claims, { namespace: 'default' });
-      assert.deepEqual(items, []);
-      await sutler.stop();
-    });
-  });
-
   describe('without any right on Leases', () => {
     let sutler: DropIn;
     let grant = (): void => undefined;
@@ -133,6 +78,49 @@ describe('a drop-in without a file of its own', () => {
       await until(() => bed.isBound('killed'), 'the claim is Bound');
       await remove('killed');
       await until(() => bed.handles().length === 0, 'its volume is deleted', 30_000);
+    });
+  });
+
+  describe('that is killed while it creates volumes', () => {
+    let sutler: DropIn;
+    /** Claims that are kept, with the names of their volumes. */
+    const kept: Claim[] = [];
+    let deleted: readonly Claim[] = [];
+    before(async () => {
+      sutler = await bed.start([LONG, '--worker-threads=10']);
+    });
+    after(() => sutler.stop());
+
+    it('goes on at once with all claims, under the same names', async () => {
+      let made: readonly Claim[] = [];
+      await bed.untilCreating(async () => (made = await createAll('first')));
+      await until(() => bed.handles().length > CLAIMS / 3, 'a third of the volumes');
+      await sutler.kill();
+      // Of these some have volumes, and some are at work in the driver.
+      deleted = made.filter((_, i) => i % 5 === 0);
+      for (const { metadata } of deleted) await remove(metadata.name);
+      kept.push(...made.filter((each) => !deleted.includes(each)));
+      sutler = await bed.start([LONG, '--worker-threads=10']);
+      const areBound = async (): Promise<boolean> =>
+        (await Promise.all(kept.map(({ metadata }) => bed.isBound(metadata.name)))).every(Boolean);
+      await until(areBound, 'all claims that are left are Bound');
+      await bed.createClaim('after');
+      await until(() => bed.isBound('after'), 'so is a new one');
+      const names = new Set(bed.driver.volumes().map(({ name }) => name));
+      assert.equal(names.size, bed.driver.volumes().length, 'no claim has two volumes');
+      for (const { metadata } of kept) assert.ok(names.has(`pvc-${metadata.uid}`));
+    });
+
+    it('says of a claim in doubt until when calls may be at work', async () => {
+      const entries = await bed.readJournal();
+      const waiting = entries.find(({ uid }) => kept.some(({ metadata }) => metadata.uid === uid));
+      assert.ok(waiting, 'some had been begun');
+      const { namespace = '', name } = waiting.claim.metadata;
+      const shown = await command('explain', `${namespace}/${name}`);
+      assert.match(shown, /a call may be at work in the driver until 20/);
+      // The leader counts them every 5 s.
+      const isTold = async () => /in doubt/.test(await command('status'));
+      await until(isTold, 'status says so');
     });
   });
 });

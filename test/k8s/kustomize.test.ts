@@ -108,15 +108,6 @@ describe(
       ingest = only;
     });
 
-    it('ingest watches, and takes notices at the ports of the Service', () => {
-      const { flags } = startOf(ingest);
-      assert.equal(flags['eventSource'], 'both');
-      const portOf = (name: string) =>
-        ingest.ports?.find((each) => each.name === name)?.containerPort;
-      assert.equal(flags['webhookAddress'], `:${portOf('events')}`);
-      assert.equal(flags['admissionAddress'], `:${portOf('admission')}`);
-    });
-
     it('ingest reads certificate and token where their Secrets are mounted', () => {
       const { flags } = startOf(ingest);
       const mounted = (name: string) =>

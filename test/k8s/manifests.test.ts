@@ -41,6 +41,9 @@ interface Port {
   readonly name: string;
   readonly containerPort: number;
 }
+interface Probe {
+  readonly httpGet?: { readonly path: string; readonly port: string };
+}
 interface Container {
   readonly name: string;
   readonly image: string;
@@ -51,7 +54,8 @@ interface Container {
     readonly valueFrom?: { readonly secretKeyRef?: object };
   }[];
   readonly ports?: readonly Port[];
-  readonly livenessProbe?: { readonly httpGet?: { readonly path: string; readonly port: string } };
+  readonly livenessProbe?: Probe;
+  readonly readinessProbe?: Probe;
   readonly volumeMounts?: readonly { readonly name: string; readonly mountPath: string }[];
 }
 interface Pod {
@@ -231,9 +235,12 @@ describe('k8s/', () => {
 
       it('serves health and metrics at the port that its probes name', () => {
         const endpoint = flagsOf(container)['httpEndpoint'];
-        const probe = container.livenessProbe?.httpGet;
-        const isServed = container.args[0] !== 'sandbox-driver';
-        assert.equal(endpoint, isServed ? `:${portOf(container, probe?.port ?? '')}` : '');
+        const { livenessProbe, readinessProbe, args } = container;
+        if (args[0] === 'sandbox-driver') return assert.equal(endpoint, '');
+        const { path, port = '' } = livenessProbe?.httpGet ?? {};
+        assert.equal(path, '/healthz');
+        assert.deepEqual(readinessProbe?.httpGet, { path: '/readyz', port });
+        assert.equal(endpoint, `:${portOf(container, port)}`);
       });
 
       it('has a grace period shorter than that of its pod', () => {

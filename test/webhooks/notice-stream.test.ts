@@ -49,15 +49,6 @@ describe('the stream of notices, as the user of ingest', () => {
     assert.equal(isGap, false);
   });
 
-  it('is read in parts', async () => {
-    const start = await reader.markEnd();
-    await writer.append(Array.from({ length: 1_500 }, (_, n) => claimNotice(`claim-${n}`)));
-    const first = await reader.read(start, { most: 1_000, waitMs: WAIT_MS });
-    const second = await reader.read(first.position, { most: 1_000, waitMs: WAIT_MS });
-    assert.equal(first.notices.length, 1_000);
-    assert.equal(second.notices.length, 500);
-  });
-
   it('has a gap if the position was trimmed away, and none from there on', async () => {
     const start = await reader.markEnd();
     for (let round = 0; round < 11; round += 1)
