@@ -80,7 +80,7 @@ function isTerminating({ metadata }: Volume): boolean {
 
 /** The secret for DeleteVolume by the annotations that were written at creation; undefined for
  * none. */
-export function deletionSecret(metadata: Pick<ObjectMeta, 'annotations'>): SecretRef | undefined {
+function deletionSecret(metadata: Pick<ObjectMeta, 'annotations'>): SecretRef | undefined {
   const name = metadata.annotations?.[keys.DELETION_SECRET_NAME] ?? '';
   const namespace = metadata.annotations?.[keys.DELETION_SECRET_NAMESPACE] ?? '';
   return name === '' || namespace === '' ? undefined : { name, namespace };

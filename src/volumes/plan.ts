@@ -266,7 +266,7 @@ export function driverParameters(cls: Class): Record<string, string> {
 }
 
 /** The parameters that --extra-create-metadata adds. */
-export function metadataParameters(
+function metadataParameters(
   claim: { readonly name: string; readonly namespace: string },
   volumeName: string,
 ): Record<string, string> {

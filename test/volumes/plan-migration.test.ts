@@ -28,131 +28,84 @@ const IN_TREE = AZURE_DISK.inTreeName;
 const GA = 'volume.kubernetes.io/storage-provisioner';
 const BETA = 'volume.beta.kubernetes.io/storage-provisioner';
 const MIGRATED_TO = 'pv.kubernetes.io/migrated-to';
+const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
 const DISK = '/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/disk1';
 
 const successor = { ...driver, name: DRIVER, inTreeName: IN_TREE };
 const classOf = (provisioner: string): Class =>
   aClass({ provisioner, parameters: { fstype: 'ext3', zone: 'west-1' } });
-const claimOf = (annotations: Record<string, string>) => {
-  const { accessModes: _, ...spec } = aClaim().spec;
-  return {
-    ...aClaim({ metadata: { annotations } }),
-    spec: { ...spec, resources: { requests: { storage: '100000' } } },
-  };
-};
 
 /** The request and the PV of a claim that is this driver's. */
 async function provisioned(annotations: Record<string, string>, provisioner: string) {
-  const claim = claimOf(annotations);
+  const claim = aClaim({ metadata: { annotations } });
   const cls = classOf(provisioner);
   assert.equal(shouldProvision(claim, successor, () => cls).kind, 'provision');
   const { request, plan } = await planCreation({ claim, cls, driver: successor });
-  const answer = readDriverAnswer(plan, { volumeId: DISK, capacityBytes: 100_000n });
+  const answer = readDriverAnswer(plan, { volumeId: DISK });
   assert.ok(!('message' in answer));
-  return { request, volume: answer.volume };
+  const { metadata, spec } = answer.volume;
+  return {
+    parameters: request.parameters,
+    by: metadata.annotations?.[PROVISIONED_BY],
+    handles: [spec.azureDisk?.diskURI, spec.csi?.volumeHandle],
+  };
 }
 
-type Provisioned = Awaited<ReturnType<typeof provisioned>>;
-
-function assertTranslated({ request, volume }: Provisioned): void {
-  assert.equal(request.name, 'test-testi');
-  assert.deepEqual(request.parameters, { fstype: 'ext3' });
-  assert.deepEqual(request.volumeCapabilities, []);
-  assert.equal(request.capacityRange?.requiredBytes, 100_000n);
-  assert.equal(volume.spec.csi, undefined);
-  assert.equal(volume.spec.azureDisk?.diskURI, DISK);
-  assert.equal(volume.metadata.annotations?.['pv.kubernetes.io/provisioned-by'], IN_TREE);
-}
-
-function assertNative({ request, volume }: Provisioned): void {
-  assert.deepEqual(request.parameters, { fstype: 'ext3', zone: 'west-1' });
-  assert.equal(volume.spec.azureDisk, undefined);
-  assert.equal(volume.spec.csi?.volumeHandle, DISK);
-  assert.equal(volume.metadata.annotations?.['pv.kubernetes.io/provisioned-by'], DRIVER);
-}
-
-describe('a claim of an in-tree class', () => {
-  it('is translated both ways if the beta annotation names the driver (G-01)', async () => {
-    assertTranslated(await provisioned({ [BETA]: DRIVER }, IN_TREE));
-  });
-
-  it('is translated both ways if the GA annotation names the driver (G-02)', async () => {
-    assertTranslated(await provisioned({ [GA]: DRIVER }, IN_TREE));
-  });
-
-  it('is translated both ways if it was migrated to the driver (G-05)', async () => {
-    assertTranslated(await provisioned({ [GA]: IN_TREE, [MIGRATED_TO]: DRIVER }, IN_TREE));
-  });
-
-  it('is translated both ways if it names the driver and was migrated (G-08)', async () => {
-    assertTranslated(await provisioned({ [GA]: DRIVER, [MIGRATED_TO]: DRIVER }, IN_TREE));
-  });
+describe('a claim of an in-tree class is translated both ways', () => {
+  const translated = { parameters: { fstype: 'ext3' }, by: IN_TREE, handles: [DISK, undefined] };
+  for (const [title, annotations] of [
+    ['if the beta annotation names the driver (G-01)', { [BETA]: DRIVER }],
+    ['if the GA annotation names the driver (G-02)', { [GA]: DRIVER }],
+    ['if it was migrated to the driver (G-05)', { [GA]: IN_TREE, [MIGRATED_TO]: DRIVER }],
+    ['if both are so (G-08)', { [GA]: DRIVER, [MIGRATED_TO]: DRIVER }],
+  ] as const)
+    it(title, async () => assert.deepEqual(await provisioned(annotations, IN_TREE), translated));
 });
 
-describe('a claim of the driver’s own class', () => {
-  it('is not translated if the beta annotation names the driver (G-03)', async () =>
-    assertNative(await provisioned({ [BETA]: DRIVER }, DRIVER)));
-
-  it('is not translated if the GA annotation names the driver (G-04)', async () =>
-    assertNative(await provisioned({ [GA]: DRIVER }, DRIVER)));
-
-  it('is not translated for a driver that replaced no plug-in', async () => {
-    const { plan } = await planCreation({ cls: aClass({ parameters: { zone: 'west-1' } }) });
-    assert.equal(plan.isMigrated, false);
-  });
+describe('a claim of the driver’s own class is not translated', () => {
+  const parameters = { fstype: 'ext3', zone: 'west-1' };
+  const native = { parameters, by: DRIVER, handles: [undefined, DISK] };
+  for (const [title, annotations] of [
+    ['if the beta annotation names the driver (G-03)', { [BETA]: DRIVER }],
+    ['if the GA annotation names the driver (G-04)', { [GA]: DRIVER }],
+  ] as const)
+    it(title, async () => assert.deepEqual(await provisioned(annotations, DRIVER), native));
 });
 
 describe('a volume of an in-tree class', () => {
   const resources = { requests: { storage: '1000' } };
-  const snapshot = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'test-snapshot' };
+  const cls = classOf(IN_TREE);
+  const able = (capability: string) => ({
+    ...successor,
+    controllerCapabilities: withCapability(capability).controllerCapabilities,
+  });
 
   it('without an in-tree form is refused before its PV is written', async () => {
-    const { plan } = await planCreation({
-      claim: claimOf({ [GA]: DRIVER }),
-      cls: classOf(IN_TREE),
-      driver: successor,
-    });
-    const answer = readBadAnswer(plan, { volumeId: 'no-disk-uri', capacityBytes: 100_000n });
+    const claim = aClaim({ metadata: { annotations: { [GA]: DRIVER } } });
+    const { plan } = await planCreation({ claim, cls, driver: successor });
+    const answer = readBadAnswer(plan, { volumeId: 'no-disk-uri' });
     assert.match(answer.message, /^could not get disk name from no-disk-uri/);
     assert.deepEqual([answer.handle, answer.isPermanent], ['no-disk-uri', true]);
   });
 
   it('can’t be restored from a snapshot of the driver (R-41)', async () => {
-    const claim = aClaim({
-      metadata: { namespace: 'ns1' },
-      spec: { resources, dataSource: snapshot },
-    });
+    const dataSource = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'test-snapshot' };
+    const claim = aClaim({ metadata: { namespace: 'ns1' }, spec: { resources, dataSource } });
     const objects = snapshotObjects(aSnapshot(), aContent({ spec: { driver: DRIVER } }));
-    const facts = {
-      ...successor,
-      controllerCapabilities: withCapability('CREATE_DELETE_SNAPSHOT').controllerCapabilities,
-    };
+    const given = { claim, cls, driver: able('CREATE_DELETE_SNAPSHOT'), objects };
     assert.match(
-      (await planRefusal({ claim, cls: classOf(IN_TREE), driver: facts, objects })).message,
-      new RegExp(
-        'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is not ' +
-          'handled by CSI driver of StorageClass class$',
-      ),
+      (await planRefusal(given)).message,
+      /snapshot test-snapshot is not handled by CSI driver of StorageClass class$/,
     );
   });
 
   it('can’t be cloned from a volume of the driver (R-41)', async () => {
+    const namespace = 'fake-pvc-namespace';
     const dataSource = { kind: 'PersistentVolumeClaim', name: 'fake-pvc' };
-    const claim = aClaim({
-      metadata: { namespace: 'fake-pvc-namespace' },
-      spec: { resources, dataSource },
-    });
-    const objects = cloneObjects(
-      aSourceClaim(),
-      aSourceVolume({ spec: { csi: { driver: DRIVER, volumeHandle: DISK } } }),
-    );
-    const facts = {
-      ...successor,
-      controllerCapabilities: withCapability('CLONE_VOLUME').controllerCapabilities,
-    };
-    assert.match(
-      (await planRefusal({ claim, cls: classOf(IN_TREE), driver: facts, objects })).message,
-      /: claim in dataSource not bound or invalid$/,
-    );
+    const claim = aClaim({ metadata: { namespace }, spec: { resources, dataSource } });
+    const csi = { driver: DRIVER, volumeHandle: DISK };
+    const objects = cloneObjects(aSourceClaim(), aSourceVolume({ spec: { csi } }));
+    const given = { claim, cls, driver: able('CLONE_VOLUME'), objects };
+    assert.match((await planRefusal(given)).message, /: claim in dataSource not bound or invalid$/);
   });
 });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { VolumeCapability_AccessMode_Mode as Mode } from '#src/csi/generated/csi_pb.ts';
+import type { Claim, Class } from '#src/kube/objects.ts';
 import { aClaim, aClass } from './builders.ts';
 import {
   claimFor,
@@ -13,274 +14,184 @@ import {
 } from './plans.ts';
 
 const N = 'csi.storage.k8s.io/';
-const withFsType = (fstype: string): Given => ({ cls: aClass({ parameters: { fstype } }) });
+const claimOf = (spec: Partial<Claim['spec']>): Given => ({ claim: aClaim({ spec }) });
+const classOf = (change: Partial<Class>): Given => ({ cls: aClass(change) });
+const withFsType = (fstype: string): Given => classOf({ parameters: { fstype } });
+const requestOf = async (given?: Given) => (await planCreation(given)).request;
+const bytesOf = async (given: Given) => (await requestOf(given)).capacityRange?.requiredBytes;
+const csiOf = async (given?: Given) => (await completePv(given)).spec.csi;
 const modes = async (given: Given): Promise<(Mode | undefined)[]> =>
-  (await planCreation(given)).request.volumeCapabilities.map(({ accessMode }) => accessMode?.mode);
+  (await requestOf(given)).volumeCapabilities.map(({ accessMode }) => accessMode?.mode);
 
 describe('the CreateVolume request', () => {
-  it('has the volume’s name and the claim’s bytes', async () => {
-    const { plan, request } = await planCreation();
-    assert.equal(plan.volume.metadata.name, 'test-testi');
-    assert.equal(request.name, 'test-testi');
-    assert.equal(request.capacityRange?.requiredBytes, 100n);
-    assert.equal(request.capacityRange?.limitBytes, 0n);
-  });
-
-  it('has nothing that a plain claim does not ask for', async () => {
-    const { request } = await planCreation();
+  it('has the volume’s name, the claim’s bytes, and nothing else', async () => {
+    const { $typeName: _, capacityRange, volumeCapabilities: __, ...rest } = await requestOf();
     assert.deepEqual(
-      [
-        request.secrets,
-        request.parameters,
-        request.mutableParameters,
-        request.volumeContentSource,
-        request.accessibilityRequirements,
-      ],
-      [{}, {}, {}, undefined, undefined],
+      [capacityRange?.requiredBytes, capacityRange?.limitBytes, rest],
+      [100n, 0n, { name: 'test-testi', secrets: {}, parameters: {}, mutableParameters: {} }],
     );
   });
 
   it('is the same for missing and for empty parameters and annotations', async () => {
     const { parameters: _, ...cls } = aClass();
     const { annotations: __, ...metadata } = aClaim().metadata;
-    assert.deepEqual(
-      (await planCreation({ cls, claim: { ...aClaim(), metadata } })).plan,
-      (await planCreation()).plan,
-    );
+    const { plan } = await planCreation({ cls, claim: { ...aClaim(), metadata } });
+    assert.deepEqual(plan, (await planCreation()).plan);
   });
 
   it('needs nothing from the API server for a plain class', async () =>
     assert.deepEqual((await runPlan()).steps, []));
 
-  it('rounds the bytes up', async () => {
-    const claim = aClaim({ spec: { resources: { requests: { storage: '1500m' } } } });
-    assert.equal((await planCreation({ claim })).request.capacityRange?.requiredBytes, 2n);
-  });
+  it('rounds the bytes up', async () =>
+    assert.equal(await bytesOf(claimOf({ resources: { requests: { storage: '1500m' } } })), 2n));
 
   it('has 0 bytes if the claim names no size', async () => {
-    for (const resources of [undefined, {}, { requests: {} }]) {
-      const { resources: _, ...spec } = aClaim().spec;
-      const claim = {
-        ...aClaim(),
-        spec: { ...spec, ...(resources === undefined ? {} : { resources }) },
-      };
-      assert.equal((await planCreation({ claim })).request.capacityRange?.requiredBytes, 0n);
-    }
+    const { resources: _, ...spec } = aClaim().spec;
+    assert.equal(await bytesOf({ claim: { ...aClaim(), spec } }), 0n);
+    assert.equal(await bytesOf(claimOf({ resources: { requests: {} } })), 0n);
   });
 
   it('can’t have 1Zi bytes or a negative size; the refusal names the field', async () => {
     const asking = async (storage: string) =>
-      (await planRefusal({ claim: aClaim({ spec: { resources: { requests: { storage } } } }) }))
-        .message;
+      (await planRefusal(claimOf({ resources: { requests: { storage } } }))).message;
     assert.match(await asking('1Zi'), /^spec\.resources\.requests\.storage: "1Zi": unknown unit/);
     assert.equal(await asking('-1'), 'spec.resources.requests.storage: -1 is negative');
-  });
-
-  it('never contains a secret’s values; the plan has the reference', async () => {
-    const parameters = {
-      [`${N}provisioner-secret-name`]: 's',
-      [`${N}provisioner-secret-namespace`]: 'n',
-    };
-    const { plan, request } = await planCreation({ cls: aClass({ parameters }) });
-    assert.deepEqual(request.secrets, {});
-    assert.deepEqual(plan.secret, { name: 's', namespace: 'n' });
   });
 });
 
 describe('the file system', () => {
   it('is the class’s, and the PV has both deletion annotations empty (B-01)', async () => {
     const given = withFsType('ext3');
-    const volume = await completePv(given);
-    assert.equal(volume.metadata.name, 'test-testi');
-    assert.equal(volume.spec.csi?.fsType, 'ext3');
-    assert.deepEqual(volume.metadata.annotations, {
+    const { metadata, spec } = await completePv(given);
+    assert.equal(metadata.name, 'test-testi');
+    assert.equal(spec.csi?.fsType, 'ext3');
+    assert.deepEqual(metadata.annotations, {
       'pv.kubernetes.io/provisioned-by': 'test-driver',
       'volume.kubernetes.io/provisioner-deletion-secret-name': '',
       'volume.kubernetes.io/provisioner-deletion-secret-namespace': '',
     });
-    assert.deepEqual((await planCreation(given)).request.parameters, { fstype: 'ext3' });
+    assert.deepEqual((await requestOf(given)).parameters, { fstype: 'ext3' });
   });
 
   it('is sent with the names that --extra-create-metadata adds (B-02)', async () => {
-    assert.deepEqual(
-      (await planCreation({ ...withFsType('ext3'), options: { extraCreateMetadata: true } }))
-        .request.parameters,
-      {
-        [`${N}pvc/name`]: 'claim',
-        [`${N}pvc/namespace`]: 'space',
-        [`${N}pv/name`]: 'test-testi',
-        fstype: 'ext3',
-      },
-    );
-  });
-
-  it('can’t be named under both keys (B-03)', async () => {
-    const cls = aClass({ parameters: { fstype: 'ext3', [`${N}fstype`]: 'ext4' } });
-    assert.deepEqual(await planRefusal({ cls }), {
-      kind: 'refuse',
-      message:
-        'fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys',
-      waitsFor: [],
+    const given = { ...withFsType('ext3'), options: { extraCreateMetadata: true } };
+    assert.deepEqual((await requestOf(given)).parameters, {
+      [`${N}pvc/name`]: 'claim',
+      [`${N}pvc/namespace`]: 'space',
+      [`${N}pv/name`]: 'test-testi',
+      fstype: 'ext3',
     });
   });
 
+  it('can’t be named under both keys (B-03)', async () =>
+    assert.equal(
+      (await planRefusal(classOf({ parameters: { fstype: 'ext3', [`${N}fstype`]: 'ext4' } })))
+        .message,
+      'fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys',
+    ));
+
   it('is not sent as a parameter under the reserved key (B-04)', async () => {
-    const given = { cls: aClass({ parameters: { [`${N}fstype`]: 'ext3' } }) };
-    assert.equal((await completePv(given)).spec.csi?.fsType, 'ext3');
-    assert.deepEqual((await planCreation(given)).request.parameters, {});
+    const given = classOf({ parameters: { [`${N}fstype`]: 'ext3' } });
+    assert.equal((await csiOf(given))?.fsType, 'ext3');
+    assert.deepEqual((await requestOf(given)).parameters, {});
   });
 
-  it('is the default if the class names none (B-42)', async () =>
-    assert.equal((await completePv()).spec.csi?.fsType, 'ext4'));
-
-  it('is the class’s if there is a default too (B-43)', async () =>
-    assert.equal((await completePv(withFsType('xfs'))).spec.csi?.fsType, 'xfs'));
-
-  it('is empty if neither class nor flag name one (B-44)', async () => {
-    assert.equal(
-      (await completePv({ options: { defaultFstype: '' } })).spec.csi?.fsType,
-      undefined,
-    );
-  });
-
-  it('is the class’s if there is no default (B-45)', async () => {
-    assert.equal(
-      (await completePv({ ...withFsType('xfs'), options: { defaultFstype: '' } })).spec.csi?.fsType,
-      'xfs',
-    );
-  });
+  const noDefault: Given = { options: { defaultFstype: '' } };
+  const cases: readonly (readonly [string, Given, string | undefined])[] = [
+    ['is the default if the class names none (B-42)', {}, 'ext4'],
+    ['is the class’s if there is a default too (B-43)', withFsType('xfs'), 'xfs'],
+    ['is empty if neither class nor flag name one (B-44)', noDefault, undefined],
+    ['is the class’s without a default (B-45)', { ...withFsType('xfs'), ...noDefault }, 'xfs'],
+  ];
+  for (const [title, given, fsType] of cases)
+    it(title, async () => assert.equal((await csiOf(given))?.fsType, fsType));
 });
 
 describe('the access modes of a claim', () => {
-  const rox = claimFor('ReadOnlyMany');
-  const mixed = claimFor('ReadOnlyMany', 'ReadWriteOnce');
-  const readonlyFlag = { controllerPublishReadonly: true };
+  const multi = { driver: withCapability('SINGLE_NODE_MULTI_WRITER') };
+  const mixed = { claim: claimFor('ReadOnlyMany', 'ReadWriteOnce') };
+  const cases: readonly (readonly [string, Given, readonly Mode[]])[] = [
+    [
+      'RWX: one capability (B-05)',
+      { claim: claimFor('ReadWriteMany') },
+      [Mode.MULTI_NODE_MULTI_WRITER],
+    ],
+    [
+      'RWO becomes SINGLE_NODE_WRITER (B-08)',
+      { claim: claimFor('ReadWriteOnce') },
+      [Mode.SINGLE_NODE_WRITER],
+    ],
+    [
+      'RWO: many writers on one node, if the driver supports that (B-09)',
+      { claim: claimFor('ReadWriteOnce'), ...multi },
+      [Mode.SINGLE_NODE_MULTI_WRITER],
+    ],
+    [
+      'RWOP: one writer on one node, if the driver supports that (B-10)',
+      { claim: claimFor('ReadWriteOncePod'), ...multi },
+      [Mode.SINGLE_NODE_SINGLE_WRITER],
+    ],
+    [
+      'ROX and RWO: two capabilities in that order (B-11)',
+      mixed,
+      [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_WRITER],
+    ],
+  ];
+  for (const [title, given, expected] of cases)
+    it(title, async () => assert.deepEqual(await modes(given), expected));
 
-  it('RWX: one capability, and the PV has the mode (B-05)', async () => {
-    const given = { claim: claimFor('ReadWriteMany') };
-    assert.deepEqual(await modes(given), [Mode.MULTI_NODE_MULTI_WRITER]);
-    const { spec } = await completePv(given);
-    assert.deepEqual(spec.accessModes, ['ReadWriteMany']);
-    assert.equal(spec.csi?.fsType, 'ext4');
-  });
+  it('are the PV’s too', async () =>
+    assert.deepEqual((await completePv(mixed)).spec.accessModes, mixed.claim.spec.accessModes));
 
-  it('ROX: one capability; the PV is not read-only without the flag (B-06)', async () => {
-    assert.deepEqual(await modes({ claim: rox }), [Mode.MULTI_NODE_READER_ONLY]);
-    assert.equal((await completePv({ claim: rox })).spec.csi?.readOnly, undefined);
-  });
-
-  it('ROX: the PV is read-only with --controller-publish-readonly (B-07)', async () => {
-    const given = { claim: rox, options: readonlyFlag };
-    assert.deepEqual(await modes(given), [Mode.MULTI_NODE_READER_ONLY]);
-    assert.equal((await completePv(given)).spec.csi?.readOnly, true);
-  });
-
-  it('RWO becomes SINGLE_NODE_WRITER (B-08)', async () =>
-    assert.deepEqual(await modes({ claim: claimFor('ReadWriteOnce') }), [Mode.SINGLE_NODE_WRITER]));
-
-  it('RWO: many writers on one node, if the driver supports that (B-09)', async () => {
-    const fine = withCapability('SINGLE_NODE_MULTI_WRITER');
-    assert.deepEqual(await modes({ claim: claimFor('ReadWriteOnce'), driver: fine }), [
-      Mode.SINGLE_NODE_MULTI_WRITER,
-    ]);
-  });
-
-  it('RWOP: one writer on one node, if the driver supports that (B-10)', async () => {
-    const fine = withCapability('SINGLE_NODE_MULTI_WRITER');
-    assert.deepEqual(await modes({ claim: claimFor('ReadWriteOncePod'), driver: fine }), [
-      Mode.SINGLE_NODE_SINGLE_WRITER,
-    ]);
-  });
-
-  it('ROX and RWO: two capabilities in that order, not read-only (B-11)', async () => {
-    assert.deepEqual(await modes({ claim: mixed }), [
-      Mode.MULTI_NODE_READER_ONLY,
-      Mode.SINGLE_NODE_WRITER,
-    ]);
-    assert.equal((await completePv({ claim: mixed })).spec.csi?.readOnly, undefined);
-  });
-
-  it('ROX as a block device is read-only with the flag, too (R-16)', async () => {
-    const claim = aClaim({ spec: { accessModes: ['ReadOnlyMany'], volumeMode: 'Block' } });
-    assert.equal((await completePv({ claim, options: readonlyFlag })).spec.csi?.readOnly, true);
-  });
-
-  it('ROX and RWO are not read-only with the flag, either (R-17)', async () => {
-    assert.equal(
-      (await completePv({ claim: mixed, options: readonlyFlag })).spec.csi?.readOnly,
-      undefined,
-    );
-  });
-
-  it('RWX is not read-only with the flag', async () => {
-    assert.equal(
-      (await completePv({ claim: claimFor('ReadWriteMany'), options: readonlyFlag })).spec.csi
-        ?.readOnly,
-      undefined,
-    );
-  });
+  const options = { controllerPublishReadonly: true };
+  const rox = { claim: claimFor('ReadOnlyMany') };
+  const block = claimOf({ accessModes: ['ReadOnlyMany'], volumeMode: 'Block' });
+  const readOnly: readonly (readonly [string, Given, true | undefined])[] = [
+    ['ROX make no read-only PV without the flag (B-06)', rox, undefined],
+    ['ROX make a read-only PV with it (B-07)', { ...rox, options }, true],
+    ['ROX do so for a block device, too (R-16)', { ...block, options }, true],
+    ['ROX and RWO do not, with the flag (R-17)', { ...mixed, options }, undefined],
+    ['RWX do not', { claim: claimFor('ReadWriteMany'), options }, undefined],
+  ];
+  for (const [title, given, expected] of readOnly)
+    it(title, async () => assert.equal((await csiOf(given))?.readOnly, expected));
 });
 
 describe('the volume mode of a claim', () => {
   it('Filesystem is also the PV’s, with a file system (B-15)', async () => {
-    const { spec } = await completePv({ claim: aClaim({ spec: { volumeMode: 'Filesystem' } }) });
-    assert.equal(spec.volumeMode, 'Filesystem');
-    assert.equal(spec.csi?.fsType, 'ext4');
+    const { spec } = await completePv(claimOf({ volumeMode: 'Filesystem' }));
+    assert.deepEqual([spec.volumeMode, spec.csi?.fsType], ['Filesystem', 'ext4']);
   });
 
   it('Block is also the PV’s, without a file system (B-16)', async () => {
-    const given = { claim: aClaim({ spec: { volumeMode: 'Block' } }) };
-    assert.equal(
-      (await planCreation(given)).request.volumeCapabilities[0]?.accessType.case,
-      'block',
-    );
+    const given = claimOf({ volumeMode: 'Block' });
+    assert.equal((await requestOf(given)).volumeCapabilities[0]?.accessType.case, 'block');
     const { spec } = await completePv(given);
-    assert.equal(spec.volumeMode, 'Block');
-    assert.equal(spec.csi?.fsType, undefined);
+    assert.deepEqual([spec.volumeMode, spec.csi?.fsType], ['Block', undefined]);
   });
-
-  it('is missing in the PV if the claim names none', async () =>
-    assert.equal((await completePv()).spec.volumeMode, undefined));
 });
 
 describe('the mount options of a class', () => {
   it('are the flags of the capability and the PV’s (B-23)', async () => {
-    const given = { cls: aClass({ mountOptions: ['foo=bar', 'baz=qux'] }) };
-    const type = (await planCreation(given)).request.volumeCapabilities[0]?.accessType;
+    const given = classOf({ mountOptions: ['foo=bar', 'baz=qux'] });
+    const type = (await requestOf(given)).volumeCapabilities[0]?.accessType;
     assert.ok(type?.case === 'mount');
     assert.deepEqual(type.value.mountFlags, ['foo=bar', 'baz=qux']);
     assert.deepEqual((await completePv(given)).spec.mountOptions, ['foo=bar', 'baz=qux']);
   });
 
   it('are also in the PV of a block device', async () => {
-    const given = {
-      cls: aClass({ mountOptions: ['foo'] }),
-      claim: aClaim({ spec: { volumeMode: 'Block' } }),
-    };
+    const given = { ...classOf({ mountOptions: ['foo'] }), ...claimOf({ volumeMode: 'Block' }) };
     assert.deepEqual((await completePv(given)).spec.mountOptions, ['foo']);
   });
 });
 
 describe('a claim for a populator', () => {
-  const claim = aClaim({
-    spec: { dataSource: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' } },
-  });
+  const source = { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' };
+  const odd = { dataSource: source, selector: {}, accessModes: ['Other'] };
+  it('is left to the populator, before all other checks (B-27)', async () =>
+    assert.deepEqual((await runPlan(claimOf(odd))).value, { kind: 'populator' }));
 
-  it('is left to the populator (B-27)', async () => {
-    assert.deepEqual((await runPlan({ claim })).value, { kind: 'populator' });
-  });
-
-  it('is left to the populator if only dataSourceRef names it', async () => {
-    const referring = aClaim({
-      spec: { dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' } },
-    });
-    assert.deepEqual((await runPlan({ claim: referring })).value, {
-      kind: 'populator',
-    });
-  });
-
-  it('is left to the populator before all other checks', async () => {
-    const odd = aClaim({ spec: { ...claim.spec, selector: {}, accessModes: ['Other'] } });
-    assert.equal((await runPlan({ claim: odd })).value?.kind, 'populator');
-  });
+  it('is left to the populator if only dataSourceRef names it', async () =>
+    assert.equal((await runPlan(claimOf({ dataSourceRef: source }))).value?.kind, 'populator'));
 });
