@@ -9,36 +9,26 @@ const GROUP = 'kubernetes.io/azure-file-resource-group';
 describe('an Azure file share for its driver', () => {
   const csi = (
     source: Partial<AzureFileSource>,
-    {
-      claimRef,
-      annotations = {},
-    }: { claimRef?: ObjectReference; annotations?: Record<string, string> } = {},
+    claimRef?: ObjectReference,
+    annotations: Record<string, string> = {},
   ) => {
-    const azureFile = {
-      secretName: 'azure-storage-account-acct-secret',
-      shareName: 'share',
-      ...source,
-    };
-    return toCsiVolume(
-      aStoredVolume({ azureFile, ...(claimRef ? { claimRef } : {}) }, { annotations }),
-    ).spec.csi;
+    const secretName = 'azure-storage-account-acct-secret';
+    const azureFile = { secretName, shareName: 'share', ...source };
+    const spec = { azureFile, ...(claimRef === undefined ? {} : { claimRef }) };
+    return toCsiVolume(aStoredVolume(spec, { annotations })).spec.csi;
   };
+  const handleFor = (secretName: string) =>
+    csi({ secretName, secretNamespace: 'ns' })?.volumeHandle;
 
   it('has a handle of all its parts, and the secret for the node', () => {
-    assert.deepEqual(
-      csi({ secretNamespace: 'ns', readOnly: true }, { annotations: { [GROUP]: 'group' } }),
-      {
-        driver: 'file.csi.azure.com',
-        volumeHandle: 'group#acct#share#pv#ns',
-        readOnly: true,
-        volumeAttributes: { sharename: 'share' },
-        nodeStageSecretRef: { name: 'azure-storage-account-acct-secret', namespace: 'ns' },
-      },
-    );
-  });
-
-  it('has no resource group if no annotation names one', () => {
-    assert.equal(csi({ secretNamespace: 'ns' })?.volumeHandle, '#acct#share#pv#ns');
+    const source = { secretNamespace: 'ns', readOnly: true };
+    assert.deepEqual(csi(source, undefined, { [GROUP]: 'group' }), {
+      driver: 'file.csi.azure.com',
+      volumeHandle: 'group#acct#share#pv#ns',
+      readOnly: true,
+      volumeAttributes: { sharename: 'share' },
+      nodeStageSecretRef: { name: 'azure-storage-account-acct-secret', namespace: 'ns' },
+    });
   });
 
   for (const [secretName, account] of Object.entries({
@@ -47,140 +37,78 @@ describe('an Azure file share for its driver', () => {
     'azure-storage-account-a-secret-b-secret': 'a-secret-b',
     'azure-storage-account--secret': 'azure-storage-account--secret',
     own: 'own',
-  })) {
-    it(`has account ${account} for secret ${secretName}`, () => {
-      assert.equal(
-        csi({ secretName, secretNamespace: 'ns' })?.volumeHandle,
-        `#${account}#share#pv#ns`,
-      );
-    });
-  }
+  }))
+    it(`has account ${account} for secret ${secretName}, and no group without annotation`, () =>
+      assert.equal(handleFor(secretName), `#${account}#share#pv#ns`));
 
   // The API server sends null for an unset namespace.
-  for (const source of [{}, { secretNamespace: null }]) {
-    it(`has the claim’s namespace for ${JSON.stringify(source)}`, () => {
-      const found = csi(source, { claimRef: { namespace: 'claims' } });
-      assert.equal(found?.volumeHandle, '#acct#share#pv#claims');
-      assert.equal(found?.nodeStageSecretRef?.namespace, 'claims');
-    });
-  }
+  for (const source of [{}, { secretNamespace: null }])
+    it(`has the claim’s namespace for ${JSON.stringify(source)}`, () =>
+      assert.equal(csi(source, { namespace: 'claims' })?.volumeHandle, '#acct#share#pv#claims'));
 
   const text = 'could not find a secret namespace in PersistentVolumeSource or ClaimRef';
-  it('is refused for an empty namespace, even if the claim has one', () => {
-    assert.throws(
-      () => csi({ secretNamespace: '' }, { claimRef: { namespace: 'claims' } }),
-      refusal(text),
-    );
-  });
-  it('is refused if neither source nor claim have a namespace', () => {
-    assert.throws(() => csi({}), refusal(text));
-    assert.throws(() => csi({}, { claimRef: { name: 'claim' } }), refusal(text));
-  });
+  it('is refused for an empty namespace, even if the claim has one', () =>
+    assert.throws(() => csi({ secretNamespace: '' }, { namespace: 'claims' }), refusal(text)));
+  it('is refused if neither source nor claim have a namespace', () =>
+    assert.throws(() => csi({}, { name: 'claim' }), refusal(text)));
 });
 
 describe('a new volume of the Azure file driver', () => {
-  const made = (csi: Partial<CsiSource>, metadata: Partial<NewVolume['metadata']> = {}) =>
-    toInTreeVolume(
-      aNewVolume(
-        'kubernetes.io/azure-file',
-        { volumeHandle: 'group#acct#share', ...csi },
-        { metadata },
-      ),
-    );
+  const made = (csi: Partial<CsiSource>, metadata: Partial<NewVolume['metadata']> = {}) => {
+    const source = { volumeHandle: 'group#acct#share', ...csi };
+    return toInTreeVolume(aNewVolume('kubernetes.io/azure-file', source, { metadata }));
+  };
   const source = (csi: Partial<CsiSource>) => made(csi).spec.azureFile;
+  const volumeAttributes = { shareName: 'sh', SecretName: 'se', secretnamespace: 'ns' };
+  const named = { shareName: 'sh', secretName: 'se', secretNamespace: 'ns' };
 
-  it('has share and secret from the attributes, in any case', () => {
-    const volumeAttributes = { shareName: 'sh', SecretName: 'se', secretnamespace: 'ns' };
-    assert.deepEqual(source({ readOnly: true, volumeAttributes }), {
-      shareName: 'sh',
-      secretName: 'se',
-      secretNamespace: 'ns',
-      readOnly: true,
-    });
-  });
+  it('has share and secret from the attributes, in any case', () =>
+    assert.deepEqual(source({ readOnly: true, volumeAttributes }), { ...named, readOnly: true }));
 
-  it('prefers the node’s secret', () => {
-    const volumeAttributes = { sharename: 'sh', secretname: 'se', secretnamespace: 'ns' };
-    assert.deepEqual(
-      source({ volumeAttributes, nodeStageSecretRef: { name: 'node', namespace: 'nodes' } }),
-      {
-        shareName: 'sh',
-        secretName: 'node',
-        secretNamespace: 'nodes',
-      },
-    );
-    assert.equal(
-      source({ volumeAttributes, nodeStageSecretRef: { name: 'node' } })?.secretNamespace,
-      '',
-    );
-  });
-
-  for (const nodeStageSecretRef of [{ name: '', namespace: 'nodes' }, { namespace: 'nodes' }]) {
-    it(`ignores the secret reference ${JSON.stringify(nodeStageSecretRef)}`, () => {
-      const volumeAttributes = { sharename: 'sh', secretname: 'se', secretnamespace: 'ns' };
-      const expected = { shareName: 'sh', secretName: 'se', secretNamespace: 'ns' };
-      assert.deepEqual(source({ volumeAttributes, nodeStageSecretRef }), expected);
-    });
-  }
-
-  it('has the secret in namespace default if no namespace is given', () => {
-    assert.equal(
-      source({ volumeAttributes: { sharename: 'sh', secretname: 'se' } })?.secretNamespace,
-      'default',
-    );
-  });
-
-  const fromHandle: readonly (readonly [
-    string,
-    Record<string, string>,
-    Pick<AzureFileSource, 'shareName' | 'secretName'>,
-  ])[] = [
-    ['the share', { secretname: 'se' }, { shareName: 'share', secretName: 'se' }],
-    [
-      'the secret',
-      { sharename: 'sh' },
-      { shareName: 'sh', secretName: 'azure-storage-account-acct-secret' },
-    ],
-    [
-      'both',
-      { sharename: '', secretname: '' },
-      { shareName: 'share', secretName: 'azure-storage-account-acct-secret' },
-    ],
+  const refs: readonly (readonly [string, object, secret: string, namespace: string])[] = [
+    ['prefers the node’s secret', { name: 'node', namespace: 'nodes' }, 'node', 'nodes'],
+    ['prefers it even without a namespace', { name: 'node' }, 'node', ''],
+    ['ignores one with an empty name', { name: '', namespace: 'nodes' }, 'se', 'ns'],
+    ['ignores one without a name', { namespace: 'nodes' }, 'se', 'ns'],
   ];
-  for (const [what, volumeAttributes, expected] of fromHandle) {
+  for (const [title, nodeStageSecretRef, secretName, secretNamespace] of refs)
+    it(title, () => {
+      const found = source({ volumeAttributes, nodeStageSecretRef });
+      assert.deepEqual(found, { shareName: 'sh', secretName, secretNamespace });
+    });
+
+  const ACCT = 'azure-storage-account-acct-secret';
+  const fromHandle: readonly (readonly [string, Record<string, string>, string, string])[] = [
+    ['the share', { secretname: 'se' }, 'share', 'se'],
+    ['the secret', { sharename: 'sh' }, 'sh', ACCT],
+    ['both', { sharename: '', secretname: '' }, 'share', ACCT],
+  ];
+  for (const [what, attributes, shareName, secretName] of fromHandle)
     it(`has ${what} and the resource group from the handle if need be`, () => {
-      const volume = made({ volumeHandle: 'group#acct#share#pv#ns', volumeAttributes });
-      assert.deepEqual(volume.spec.azureFile, { ...expected, secretNamespace: 'default' });
+      const volumeHandle = 'group#acct#share#pv#ns';
+      const volume = made({ volumeHandle, volumeAttributes: attributes });
+      assert.deepEqual(volume.spec.azureFile, {
+        shareName,
+        secretName,
+        secretNamespace: 'default',
+      });
       assert.deepEqual(volume.metadata.annotations, { [GROUP]: 'group' });
     });
-  }
 
   it('keeps other annotations and overwrites the group', () => {
-    assert.deepEqual(made({}, { annotations: { a: 'b', [GROUP]: 'old' } }).metadata.annotations, {
-      a: 'b',
-      [GROUP]: 'group',
-    });
+    const annotations = { a: 'b', [GROUP]: 'old' };
+    assert.deepEqual(made({}, { annotations }).metadata.annotations, { a: 'b', [GROUP]: 'group' });
   });
 
   it('has no group annotation for an empty group or a handle that was not needed', () => {
     assert.deepEqual(made({ volumeHandle: '#acct#share' }).metadata.annotations, {});
-    assert.deepEqual(
-      made({ volumeAttributes: { sharename: 'sh', secretname: 'se' } }).metadata.annotations,
-      {},
-    );
+    assert.deepEqual(made({ volumeAttributes }).metadata.annotations, {});
   });
 
-  for (const volumeHandle of ['', 'share', 'group#share']) {
-    it(`is refused for the handle "${volumeHandle}" if it is needed`, () => {
-      assert.throws(
-        () => made({ volumeHandle }),
-        refusal(`error parsing volume id: "${volumeHandle}", should at least contain two #`),
-      );
-      assert.equal(
-        source({ volumeHandle, volumeAttributes: { sharename: 'sh', secretname: 'se' } })
-          ?.shareName,
-        'sh',
-      );
+  for (const volumeHandle of ['', 'share', 'group#share'])
+    it(`is refused for the handle "${volumeHandle}" only if it is needed`, () => {
+      const text = `error parsing volume id: "${volumeHandle}", should at least contain two #`;
+      assert.throws(() => made({ volumeHandle }), refusal(text));
+      assert.deepEqual(source({ volumeHandle, volumeAttributes }), named);
     });
-  }
 });
