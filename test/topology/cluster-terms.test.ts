@@ -61,9 +61,6 @@ describe('what is computed of all nodes', () => {
 });
 
 describe('the terms of the nodes', () => {
-  it('are each there once', () =>
-    assert.equal(clusterTerms(aCluster(registered({ a: '1' }, { a: '1' })), ['a']).length, 1));
-
   it('are refused for a key that no label can have', () => {
     const invalid = ['a b', '', '-a', 'a/', '/a', 'A/a', 'a..b/c', 'x'.repeat(64), '__proto__'];
     invalid.push(`${'x'.repeat(254)}/a`);

@@ -44,29 +44,29 @@ describe('a volume can be reached from a node', () => {
       true,
     ));
 
-  const operators: readonly (readonly [string, readonly string[], string | undefined, boolean])[] =
-    [
-      ['In', ['1', '2'], '2', true],
-      ['In', ['1'], undefined, false],
-      ['NotIn', ['1'], '2', true],
-      ['NotIn', ['1'], '1', false],
-      ['NotIn', ['1'], undefined, true],
-      ['Unknown', ['1'], '1', false],
-      ['Exists', [], '', true],
-      ['Exists', [], undefined, false],
-      ['DoesNotExist', [], undefined, true],
-      ['DoesNotExist', [], '1', false],
-      ['Gt', ['5'], '6', true],
-      ['Gt', ['5'], '5', false],
-      ['Gt', ['-1'], '+0', true],
-      ['Gt', ['9223372036854775806'], '9223372036854775807', true],
-      ['Gt', ['5'], '9223372036854775808', false],
-      ['Gt', ['5'], 'six', false],
-      ['Gt', ['5'], undefined, false],
-      ['Lt', ['5'], '4', true],
-      ['Lt', ['5'], '5', false],
-      ['Lt', ['x'], '5', false],
-    ];
+  type Row = readonly [string, readonly string[], string | undefined, boolean];
+  const operators: readonly Row[] = [
+    ['In', ['1', '2'], '2', true],
+    ['In', ['1'], undefined, false],
+    ['NotIn', ['1'], '2', true],
+    ['NotIn', ['1'], '1', false],
+    ['NotIn', ['1'], undefined, true],
+    ['Unknown', ['1'], '1', false],
+    ['Exists', [], '', true],
+    ['Exists', [], undefined, false],
+    ['DoesNotExist', [], undefined, true],
+    ['DoesNotExist', [], '1', false],
+    ['Gt', ['5'], '6', true],
+    ['Gt', ['5'], '5', false],
+    ['Gt', ['-1'], '+0', true],
+    ['Gt', ['9223372036854775806'], '9223372036854775807', true],
+    ['Gt', ['5'], '9223372036854775808', false],
+    ['Gt', ['5'], 'six', false],
+    ['Gt', ['5'], undefined, false],
+    ['Lt', ['5'], '4', true],
+    ['Lt', ['5'], '5', false],
+    ['Lt', ['x'], '5', false],
+  ];
   for (const [operator, values, value, expected] of operators)
     it(`${expected ? '' : 'not '}by ${operator} [${values.join()}] if its label is ${value}`, () =>
       assert.equal(

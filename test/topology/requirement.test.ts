@@ -77,90 +77,79 @@ describe('the requisite terms of a class without allowed topologies', () => {
     assert.equal(requisite({ ...given, immediate: false }), undefined);
   });
 
-  it('are the zone of all nodes, with a selected one (H-24)', () => {
-    for (const strict of [false, true])
-      for (const given of bothWays({
-        nodes: nodes('zone1', 'zone1', 'zone1'),
-        selected: 0,
-        strict,
-      }))
-        assert.deepEqual(requisite(given), zones('zone1'));
-  });
+  const old = withKeys('not registered', nodes('zone1', 'zone2'));
+  const unlabelled = withKeys('not registered', nodes(undefined, undefined));
+  const labels = { zone: 'zone1', rack: 'rackA' };
+  const ofOne = [{ labels, keys: ['zone'] }, ...registered(labels, labels)];
+  const threeNodes = nodes('zone1', 'zone2', 'zone2');
+  const found: readonly (readonly [string, Given, readonly string[]])[] = [
+    [
+      'the zone of all nodes, with a selected one (H-24)',
+      { nodes: nodes('zone1', 'zone1', 'zone1'), selected: 0 },
+      ['zone1'],
+    ],
+    ['each zone once (H-25)', { nodes: threeNodes }, ['zone1', 'zone2']],
+    [
+      'each zone once with a selected node (H-26)',
+      { nodes: threeNodes, selected: 0 },
+      ['zone1', 'zone2'],
+    ],
+    [
+      'with strict topology that of the selected node (H-26)',
+      { nodes: threeNodes, selected: 0, strict: true },
+      ['zone1'],
+    ],
+    ['those of the keys of the selected node (H-27)', { nodes: ofOne, selected: 0 }, ['zone1']],
+    [
+      'those of the only node that is upgraded (H-32)',
+      { nodes: [...unlabelled, ...nodes('zone3')] },
+      ['zone3'],
+    ],
+    [
+      'those of all nodes with the label, though one has registered it (H-33)',
+      { nodes: [...old, ...nodes('zone3')] },
+      ['zone1', 'zone2', 'zone3'],
+    ],
+  ];
+  for (const [title, given, expected] of found)
+    it(`are ${title}`, () => assert.deepEqual(requisite(given), zones(...expected)));
 
-  it('are each zone once (H-25)', () =>
-    assert.deepEqual(
-      requisite({ nodes: nodes('zone1', 'zone2', 'zone2') }),
-      zones('zone1', 'zone2'),
-    ));
-
-  it('are each zone once, or with strict topology that of the selected node (H-26)', () => {
-    const given = { nodes: nodes('zone1', 'zone2', 'zone2'), selected: 0 };
-    for (const each of bothWays(given)) {
-      assert.deepEqual(requisite(each), zones('zone1', 'zone2'));
-      assert.deepEqual(requisite({ ...each, strict: true }), zones('zone1'));
-    }
-  });
-
-  it('have the keys of the selected node only (H-27)', () => {
-    const labels = { zone: 'zone1', rack: 'rackA' };
-    const given = {
-      nodes: [{ labels, keys: ['zone'] }, ...registered(labels, labels)],
-      selected: 0,
-    };
-    for (const strict of [false, true])
-      assert.deepEqual(requisite({ ...given, strict }), zones('zone1'));
-  });
-
-  it('are missed without any Node (H-28, E-02)', () =>
-    isRefused({ nodes: [{ keys: ['zone'] }] }, 'topologyKeys [zone] were not found on any nodes'));
-
-  it('are missed if no node has the labels (H-29)', () =>
-    isRefused(
+  const NO_TOPOLOGY = 'no available topology found';
+  const NO_KEY = 'no topology key found for node node-0';
+  const missed: readonly (readonly [string, Given, message: string])[] = [
+    [
+      'without any Node (H-28, E-02)',
+      { nodes: [{ keys: ['zone'] }] },
+      'topologyKeys [zone] were not found on any nodes',
+    ],
+    [
+      'if no node has the labels (H-29)',
       { nodes: withKeys(['zone', 'rack'], nodes(undefined, undefined)) },
       'topologyKeys [zone rack] were not found on any nodes',
-    ));
-
-  it('are missed without any CSINode (H-30)', () =>
-    isRefused({ nodes: withKeys(undefined, nodes('zone1')) }, 'no available topology found'));
-
-  it('are missed if no CSINode has keys (H-31)', () => {
-    isRefused({ nodes: withKeys([], nodes('zone1')) }, 'no available topology found');
-    isRefused({ nodes: withKeys('not registered', nodes('zone1')) }, 'no available topology found');
-  });
-
-  it('are those of the only node that is upgraded (H-32)', () => {
-    const old = withKeys('not registered', nodes(undefined, undefined));
-    assert.deepEqual(requisite({ nodes: [...old, ...nodes('zone3')] }), zones('zone3'));
-  });
-
-  it('are those of all nodes with the label, though one has registered it (H-33)', () => {
-    const old = withKeys('not registered', nodes('zone1', 'zone2'));
-    assert.deepEqual(
-      requisite({ nodes: [...old, ...nodes('zone3')] }),
-      zones('zone1', 'zone2', 'zone3'),
-    );
-  });
-
-  it('are missed if the selected node lacks the label (H-34)', () =>
-    isRefused(
+    ],
+    ['without any CSINode (H-30)', { nodes: withKeys(undefined, nodes('zone1')) }, NO_TOPOLOGY],
+    ['if no CSINode has keys (H-31)', { nodes: withKeys([], nodes('zone1')) }, NO_TOPOLOGY],
+    ['if no node has the driver (H-31)', { nodes: old }, NO_TOPOLOGY],
+    [
+      'if the selected node lacks the label (H-34)',
       { nodes: nodes(undefined, 'zone1'), selected: 0 },
       'topology labels from selected node map[other:x] does not match topology keys ' +
         'from CSINode [zone]',
-    ));
-
-  it('are missed if the selected node has no CSINode (H-35)', () =>
-    isRefused(
+    ],
+    [
+      'if the selected node has no CSINode (H-35)',
       { nodes: withKeys(undefined, nodes('zone1')), selected: 0 },
       'failed to get selected CSINode node-0: csinode.storage.k8s.io "node-0" not found',
-    ));
-
-  it('are missed if the CSINode of the selected node has no keys (H-36)', () => {
-    for (const keys of [[], 'not registered'] as const)
-      isRefused(
-        { nodes: withKeys(keys, nodes('zone1')), selected: 0 },
-        'no topology key found for node node-0',
-      );
-  });
+    ],
+    [
+      'if the CSINode of the selected node has no keys (H-36)',
+      { nodes: withKeys([], nodes('zone1')), selected: 0 },
+      NO_KEY,
+    ],
+    ['if the selected node lacks the driver (H-36)', { nodes: old, selected: 0 }, NO_KEY],
+  ];
+  for (const [title, given, message] of missed)
+    it(`are missed ${title}`, () => isRefused(given, message));
 });
 
 describe('the preferred terms with a selected node', () => {
