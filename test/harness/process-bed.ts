@@ -1,6 +1,5 @@
 import type { Claim, ClaimSpec } from '#src/kube/objects.ts';
 import { processes } from '#src/processes.ts';
-import { systemClock } from '#src/runtime/clock.ts';
 import type { Host } from '#src/runtime/process.ts';
 import {
   type SampleDriver,
@@ -25,8 +24,6 @@ interface BedOptions {
   readonly gatewayFlags?: readonly string[];
   readonly env?: Host['env'];
   readonly onCall?: NonNullable<SampleDriverOptions['onCall']>;
-  /** How far the gateway's clock is ahead of that of the processes. */
-  readonly gatewayAheadMs?: number;
   /** Of the driver; absent: one without topology. */
   readonly pools?: NonNullable<SampleDriverOptions['pools']>;
   /** Absent: the sandbox's. */
@@ -66,9 +63,7 @@ export class ProcessBed extends ClusterBed {
     });
     closers.add('driver', () => driver.close());
     const listen = { kind: 'unix', path: folder.file('gateway.sock') } as const;
-    const nowMs = (): number => Date.now() + (options.gatewayAheadMs ?? 0);
-    const clock = { ...systemClock, nowMs };
-    const startGateway = () => startTestGateway(folder, { listen, probeTimeoutMs: 5000, clock });
+    const startGateway = () => startTestGateway(folder, { listen, probeTimeoutMs: 5000 });
     const bed = new ProcessBed({ driver, startGateway }, parts, {
       flags: [...(gatewayFlags ?? [`--gateway=unix://${listen.path}`]), '--timeout=1s', ...flags],
       env,

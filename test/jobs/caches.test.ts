@@ -82,27 +82,17 @@ describe('the caches of jobs', () => {
   });
 
   it('drops an attachment only when it is deleted', async () => {
+    const ref = { name: 'four' };
+    const setFinalizers = (finalizers: readonly string[] | null) =>
+      kube.patch(volumeAttachments, ref, { type: 'merge', body: { metadata: { finalizers } } });
     await attach('four', { persistentVolumeName: 'pv-4' });
+    await setFinalizers(['example.com/x']);
     await withCaches(ATTACHES, async (caches) => {
-      const [before] = caches.attachedTo('pv-4');
-      await kube.patch(
-        volumeAttachments,
-        { name: 'four' },
-        { type: 'merge', body: { metadata: { finalizers: ['example.com/x'] } } },
-      );
-      await kube.delete(volumeAttachments, { name: 'four' });
-      await until(() => {
-        const [now] = caches.attachedTo('pv-4');
-        return (
-          now !== undefined &&
-          Number(now.metadata.resourceVersion) > Number(before?.metadata.resourceVersion) + 1
-        );
-      }, 'the attachment’s new version is seen');
-      await kube.patch(
-        volumeAttachments,
-        { name: 'four' },
-        { type: 'merge', body: { metadata: { finalizers: null } } },
-      );
+      const versionNow = () => caches.attachedTo('pv-4')[0]?.metadata.resourceVersion;
+      const before = versionNow();
+      await kube.delete(volumeAttachments, ref);
+      await until(() => ![undefined, before].includes(versionNow()), 'its end is seen');
+      await setFinalizers(null);
       await until(() => caches.attachedTo('pv-4').length === 0, 'the attachment is gone');
     });
   });

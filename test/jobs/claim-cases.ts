@@ -2,11 +2,13 @@ import assert from 'node:assert/strict';
 import { Code } from '#src/csi/status.ts';
 import type { Dependencies } from '#src/jobs/dependencies.ts';
 import type { Claim } from '#src/kube/objects.ts';
-import { claims } from '#src/kube/resources.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
+import { claims, type Resource } from '#src/kube/resources.ts';
 import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
 import { aCluster, type TestNode } from '../topology/fake-cluster.ts';
+import { kubeWith } from './parts.ts';
 import type { Rig } from './rig.ts';
 
 /* Helpers of the numbered cases of claims: faults of the driver, and what the job knows. */
@@ -21,19 +23,6 @@ export async function stateOf(rig: Rig, claim: Claim): Promise<'none' | 'open' |
   const leftMs = await rig.doubtMs(claim);
   if (leftMs === undefined) return 'none';
   return leftMs > 0 ? 'open' : 'begun';
-}
-
-/** Creates a claim with additional annotations. */
-export async function annotatedClaim(
-  rig: Rig,
-  annotations: Readonly<Record<string, string>>,
-): Promise<Claim> {
-  const { namespace = '', name } = (await rig.claim()).metadata;
-  return rig.kube.patch<Claim>(
-    claims,
-    { namespace, name },
-    { type: 'merge', body: { metadata: { annotations } } },
-  );
 }
 
 /** Reads the claim again. */
@@ -90,6 +79,26 @@ export function answerWith(rig: Rig, answer: unknown): void {
 /** Makes the driver work normally again. */
 export function endFaults(rig: Rig): void {
   rig.onCall = () => undefined;
+}
+
+/** The API server, which refuses what the test names. */
+export function refusing(
+  rig: Rig,
+  verb: 'get' | 'create' | 'patch' | 'delete',
+  code: number,
+  isAsked: (plural: string, name: string) => boolean = () => true,
+): Pick<Dependencies, 'kube'> {
+  const reason = code === 404 ? 'NotFound' : 'x';
+  const error = new KubeError({ code, reason, serverMessage: 'not for you' });
+  const refuse =
+    (call: (...args: never[]) => Promise<unknown>) =>
+    (...args: unknown[]): Promise<never> => {
+      const [resource, ref] = args as [Resource, { name?: string } | string | undefined];
+      const name = typeof ref === 'object' ? (ref.name ?? '') : '';
+      if (isAsked(resource.plural, name)) return Promise.reject(error);
+      return call(...(args as never[])) as Promise<never>;
+    };
+  return kubeWith(rig, { [verb]: refuse(rig.kube[verb].bind(rig.kube)) });
 }
 
 /** A run whose call has an unknown end: the driver creates the volume and answers

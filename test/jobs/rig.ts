@@ -12,24 +12,20 @@ import type { Dependencies } from '#src/jobs/dependencies.ts';
 import { RefusedSizes } from '#src/jobs/claim/take-claim.ts';
 import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';
 import { runToOutcome } from '#src/jobs/start-workers.ts';
-import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
+import { createKubeClient } from '#src/kube/client.ts';
 import type { EventInput } from '#src/kube/events.ts';
-import type { Claim, Class, Volume } from '#src/kube/objects.ts';
+import type { Claim, Class, Secret, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
+import { STORAGE_PROVISIONER } from '#src/kube/keys.ts';
 import { ClassLimits } from '#src/jobs/class-limit.ts';
 import type { KeyToQueue } from '#src/queue/contract.ts';
-import type { Outcome } from '#src/queue/outcome.ts';
 import { listOpenSources } from '#src/journal/list-journal.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
-import {
-  type DriverCall,
-  type SampleDriver,
-  startSampleDriver,
-} from '../../sandbox/driver/server.ts';
+import { type DriverCall, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { startRedisServer } from '../harness/redis-server.ts';
-import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import { DEFAULT_OPTIONS } from '../harness/default-options.ts';
 import { JobRuns } from './job-runs.ts';
 
@@ -39,46 +35,23 @@ type Hook = (call: DriverCall) => unknown;
 
 /** The processors of claims and volumes on real parts: Redis, gateway, sample driver and the
  * sandbox's API server, all on loopback in this process. */
-export interface Rig {
-  readonly parts: Dependencies;
-  readonly cluster: SandboxCluster;
-  readonly kube: KubeClient;
-  readonly redis: Redis;
-  readonly redisUrl: string;
-  /** Folder of the sockets: the driver's csi.sock, and gateway.sock. */
-  readonly dir: string;
-  readonly driver: SampleDriver;
-  readonly gateway: Gateway;
-  readonly events: EventInput[];
-  /** The metrics that the processors write. */
-  readonly metrics: Registry;
-  /** Runs before each driver call; what it returns is the driver's answer. */
-  onCall: Hook;
-  /** Creates a class and a claim of it that the volume controller has annotated. */
-  claim(change?: {
-    name?: string;
-    /** Of an existing class. */
-    className?: string;
-    parameters?: Record<string, string>;
-    reclaimPolicy?: 'Delete' | 'Retain';
-  }): Promise<Claim>;
-  /** Makes a run of the claim's job, which gets one where it has none. */
-  provision(claim: Claim, parts?: Partial<Dependencies>, job?: ClaimJob): Promise<Outcome>;
-  /** Makes a run of the volume's job, which gets one where it has none. */
-  remove(volume: Volume, parts?: Partial<Dependencies>): Promise<Outcome>;
-  volumeOf(claim: Claim): Promise<Volume | undefined>;
-  /** Sets the phase as the volume controller does. */
-  setPhase(volume: Volume, phase: 'Bound' | 'Released'): Promise<Volume>;
-  /** The jobs, and the leader that adds them. */
-  readonly jobs: JobRuns;
-  /** How long calls of earlier runs of the job may be at work in the driver; undefined: no call was
-   * begun, or there is no job. */
-  doubtMs(object: Claim | Volume): Promise<number | undefined>;
-  /** Lets the time pass until calls of earlier runs are over. */
-  endDoubt(object: Claim | Volume): Promise<void>;
-  reset(): Promise<void>;
-  close(): Promise<void>;
+export type Rig = Awaited<ReturnType<typeof openRig>>;
+
+/** A claim and, where it is new, its class. */
+export interface NewClaim {
+  readonly name?: string;
+  readonly className?: string;
+  readonly parameters?: Readonly<Record<string, string>>;
+  readonly reclaimPolicy?: 'Delete' | 'Retain';
+  readonly spec?: Partial<Claim['spec']>;
+  readonly annotations?: Readonly<Record<string, string>>;
 }
+
+/** Parameters of a class whose driver gets the secret of the claim's name. */
+export const WITH_SECRET = {
+  'csi.storage.k8s.io/provisioner-secret-name': '${pvc.name}',
+  'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
+};
 
 /** How a claim without a job gets one. */
 export interface ClaimJob {
@@ -88,12 +61,8 @@ export interface ClaimJob {
   readonly doubtMs?: number;
 }
 
-/** @param o.maxInFlight  calls that the gateway lets by at once
- * @param o.hasJobs      absent: yes; no: other processes take the jobs */
-export async function openRig({
-  hasJobs = true,
-  ...o
-}: { readonly maxInFlight?: number; readonly hasJobs?: boolean } = {}): Promise<Rig> {
+/** @param o.maxInFlight  calls that the gateway lets by at once */
+export async function openRig(o: { readonly maxInFlight?: number } = {}) {
   const dir = await mkdtemp(join(tmpdir(), 'sutler-jobs-'));
   const server = await startRedisServer({ dataDir: dir });
   const redis = new Redis(server.url);
@@ -134,7 +103,7 @@ export async function openRig({
   let claims = 0;
   const timeoutMs = 5000;
   const jobs = new JobRuns({ redisUrl: server.url, kube, driver: DRIVER });
-  if (hasJobs) await jobs.open();
+  await jobs.open();
   // As the recorder does: a warning that was told already is only counted.
   const told = new Set<string>();
   const recordOnce = (event: EventInput): void => {
@@ -194,21 +163,24 @@ export async function openRig({
     cluster,
     kube,
     redis,
-    redisUrl: server.url,
-    dir,
     driver,
     gateway,
     events,
+    /** The metrics that the processors write. */
     metrics,
+    /** Runs before each driver call; what it returns is the driver's answer. */
     set onCall(next: Hook) {
       hook = next;
     },
+    /** Creates a claim that the volume controller has annotated; its class too, if that is new. */
     async claim({
       name = `claim-${(claims += 1)}`,
       className = `class-${name}`,
       parameters = {},
       reclaimPolicy = 'Delete',
-    } = {}) {
+      spec = {},
+      annotations = {},
+    }: NewClaim = {}) {
       const cls = {
         apiVersion: 'storage.k8s.io/v1',
         kind: 'StorageClass',
@@ -225,31 +197,64 @@ export async function openRig({
         metadata: {
           name,
           namespace: 'default',
-          annotations: { 'volume.kubernetes.io/storage-provisioner': DRIVER },
+          annotations: { [STORAGE_PROVISIONER]: DRIVER, ...annotations },
         },
         spec: {
           storageClassName: className,
           accessModes: ['ReadWriteOnce'],
           resources: { requests: { storage: '1Mi' } },
+          ...spec,
         },
       });
     },
-    provision: (claim, change = {}, { isUnnoted = false, doubtMs } = {}) => {
+    /** Writes a secret in the namespace `default`. */
+    async secret(name: string, values: Readonly<Record<string, string | Uint8Array>>) {
+      const inBase64 = (value: string | Uint8Array): string =>
+        (typeof value === 'string' ? Buffer.from(value) : Buffer.from(value)).toString('base64');
+      const data = Object.fromEntries(
+        Object.entries(values).map(([key, value]) => [key, inBase64(value)]),
+      );
+      const ref = { namespace: 'default', name };
+      if ((await kube.get(resources.secrets, ref)) !== undefined)
+        return kube.patch<Secret>(resources.secrets, ref, { type: 'merge', body: { data } });
+      const secret = { apiVersion: 'v1', kind: 'Secret', metadata: ref, data };
+      return kube.create<Secret>(resources.secrets, 'default', secret);
+    },
+    /** A driver with further controller capabilities. */
+    able(...capabilities: readonly string[]): Pick<Dependencies, 'facts'> {
+      const facts = parts.facts();
+      const all = new Set([...facts.controllerCapabilities, ...capabilities]);
+      return { facts: () => ({ ...facts, controllerCapabilities: all }) };
+    },
+    /** Makes a run of the claim's job, which gets one where it has none. */
+    provision: (
+      claim: Claim,
+      change: Partial<Dependencies> = {},
+      { isUnnoted = false, doubtMs }: ClaimJob = {},
+    ) => {
       const cls = classes.get(claim.spec.storageClassName ?? '');
       const noted = isUnnoted ? undefined : { claim, cls };
       return run(keyOf(claim), reconcileClaim, change, { noted, doubtMs });
     },
-    remove: (volume, change = {}) => run(keyOf(volume), reconcileVolume, change),
-    volumeOf: (claim) => kube.get<Volume>(resources.volumes, { name: `pvc-${claim.metadata.uid}` }),
-    setPhase: (volume, phase) =>
+    /** Makes a run of the volume's job, which gets one where it has none. */
+    remove: (volume: Volume, change: Partial<Dependencies> = {}) =>
+      run(keyOf(volume), reconcileVolume, change),
+    volumeOf: (claim: Claim) =>
+      kube.get<Volume>(resources.volumes, { name: `pvc-${claim.metadata.uid}` }),
+    /** Sets the phase as the volume controller does. */
+    setPhase: (volume: Volume, phase: 'Bound' | 'Released') =>
       kube.patch<Volume>(
         resources.volumes,
         { name: volume.metadata.name },
         { type: 'merge', body: { status: { phase } }, subresource: 'status' },
       ),
+    /** The jobs, and the leader that adds them. */
     jobs,
-    doubtMs: (object) => jobs.doubtMs(keyOf(object)),
-    endDoubt: (object) => jobs.endDoubt(keyOf(object)),
+    /** How long calls of earlier runs of the job may be at work in the driver; undefined: no call
+     * was begun, or there is no job. */
+    doubtMs: (object: Claim | Volume) => jobs.doubtMs(keyOf(object)),
+    /** Lets the time pass until calls of earlier runs are over. */
+    endDoubt: (object: Claim | Volume) => jobs.endDoubt(keyOf(object)),
     reset() {
       hook = () => undefined;
       events.length = 0;

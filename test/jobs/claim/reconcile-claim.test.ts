@@ -2,13 +2,26 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
-import type { EventInput } from '#src/kube/events.ts';
+import { CLONE_PROTECTION } from '#src/kube/keys.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
-import { claims, secrets, volumes } from '#src/kube/resources.ts';
+import { claims, volumes } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
+import { createLogger } from '#src/runtime/log.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import {
+  answerWith,
+  callsOf,
+  claimNow,
+  endFaults,
+  failWith,
+  loseAnswer,
+  messagesOf,
+  removeClaim,
+  stateOf,
+} from '../claim-cases.ts';
 import { kubeWith } from '../parts.ts';
-import { openRig, type Rig } from '../rig.ts';
+import { openRig, type Rig, WITH_SECRET } from '../rig.ts';
 
 describe('reconcileClaim', () => {
   let rig: Rig;
@@ -18,154 +31,166 @@ describe('reconcileClaim', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  const creates = () => rig.driver.calls.filter(({ method }) => method === 'CreateVolume');
-  const deletes = () => rig.driver.calls.filter(({ method }) => method === 'DeleteVolume');
-  const messages = () =>
-    rig.events.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
-  const failOnce = (status: DriverStatus) => {
-    let failed = false;
-    rig.onCall = ({ method }) => {
-      if (method !== 'CreateVolume' || failed) return undefined;
-      failed = true;
-      throw status;
-    };
-  };
-  /** Makes the driver create the volume and never answer, so that the deadline passes. */
-  async function loseAnswer(claim: Claim): Promise<void> {
-    rig.onCall = async ({ method, proceed }) => {
-      if (method !== 'CreateVolume') return undefined;
-      await proceed();
-      return new Promise(() => undefined);
-    };
-    const outcome = await rig.provision(claim, { timeoutMs: 200 });
-    assert.equal(outcome.kind, 'running');
-    rig.onCall = () => undefined;
-  }
+  const creates = () => callsOf(rig, 'CreateVolume').length;
+  const requests = () =>
+    callsOf(rig, 'CreateVolume').map(({ request }) => request as CreateVolumeRequest);
+  const options = (change: Partial<Dependencies['options']>): Pick<Dependencies, 'options'> => ({
+    options: { ...rig.parts.options, ...change },
+  });
+  const foreignPv = (name: string) =>
+    rig.kube.create<Volume>(volumes, undefined, {
+      apiVersion: 'v1',
+      kind: 'PersistentVolume',
+      metadata: { name },
+      spec: {
+        capacity: { storage: '1Mi' },
+        accessModes: ['ReadWriteOnce'],
+        csi: { driver: 'x', volumeHandle: 'y' },
+      },
+    });
 
   it('creates the volume, writes the PV and records an event on the claim (P-17)', async () => {
     const claim = await rig.claim();
-    const outcome = await rig.provision(claim);
-    assert.equal(outcome.kind, 'done');
+    assert.equal((await rig.provision(claim)).kind, 'done');
     const volume = await rig.volumeOf(claim);
     assert.equal(volume?.spec.csi?.driver, 'sample.csi.sutler.dev');
     assert.equal(volume.spec.claimRef?.uid, claim.metadata.uid);
-    assert.deepEqual(messages(), [
+    assert.deepEqual(messagesOf(rig), [
       `Normal ProvisioningSucceeded Successfully provisioned volume pvc-${claim.metadata.uid}`,
     ]);
   });
 
   it('sends one read and one write to the API server, besides its event', async () => {
     const counted: string[] = [];
-    const claim = await rig.claim();
-    await rig.provision(
-      claim,
-      kubeWith(rig, {
-        get: (...args) => (counted.push('get'), rig.kube.get(...args)),
-        list: (...args) => (counted.push('list'), rig.kube.list(...args)),
-        create: (...args) => (counted.push('create'), rig.kube.create(...args)),
-        patch: (...args) => (counted.push('patch'), rig.kube.patch(...args)),
-        delete: (...args) => (counted.push('delete'), rig.kube.delete(...args)),
-      }),
-    );
+    const { kube } = rig;
+    const counting = kubeWith(rig, {
+      get: (...args) => (counted.push('get'), kube.get(...args)),
+      list: (...args) => (counted.push('list'), kube.list(...args)),
+      create: (...args) => (counted.push('create'), kube.create(...args)),
+      patch: (...args) => (counted.push('patch'), kube.patch(...args)),
+    });
+    await rig.provision(await rig.claim(), counting);
     assert.deepEqual(counted, ['get', 'create']);
   });
 
-  it('does nothing for a claim that is gone', async () => {
-    const claim = await rig.claim();
-    await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
-    await rig.kube
-      .patch(
-        claims,
-        { namespace: 'default', name: claim.metadata.name },
-        { type: 'merge', body: { metadata: { finalizers: null } } },
-      )
-      .catch(() => undefined);
-    assert.equal((await rig.provision(claim)).kind, 'done');
-    assert.equal(creates().length, 0);
+  it('writes nothing to the claim', async () => {
+    const claim = await rig.claim({ annotations: { own: 'annotation' } });
+    await rig.provision(claim);
+    assert.deepEqual(await claimNow(rig, claim), claim);
   });
 
   it('does nothing for another claim of the same name', async () => {
     const claim = await rig.claim();
-    assert.equal(
-      (await rig.provision({ ...claim, metadata: { ...claim.metadata, uid: 'other' } })).kind,
-      'done',
+    const other = { ...claim, metadata: { ...claim.metadata, uid: 'other' } };
+    assert.equal((await rig.provision(other)).kind, 'done');
+    assert.equal(creates(), 0);
+  });
+
+  it('creates a volume for the claim as it is now, not as a watch saw it (P-99)', async () => {
+    const claim = await rig.claim();
+    const seen = { ...claim.spec, resources: { requests: { storage: '5Gi' } } };
+    assert.equal((await rig.provision({ ...claim, spec: seen })).kind, 'done');
+    assert.equal(requests()[0]?.capacityRange?.requiredBytes, 2n ** 20n);
+  });
+
+  it('leaves a populator’s claim to it, with an event each time (B-27, P-14)', async () => {
+    const dataSourceRef = { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' };
+    const claim = await rig.claim({ spec: { dataSourceRef } });
+    for (const _ of [1, 2]) assert.equal((await rig.provision(claim)).kind, 'done');
+    assert.equal(creates(), 0);
+    const event = 'Normal Provisioning Assuming an external populator will provision the volume';
+    assert.deepEqual(messagesOf(rig), [event, event]);
+    assert.deepEqual(
+      rig.events.map(({ component, isAlwaysTold }) => [component, isAlwaysTold]),
+      [1, 2].map(() => ['external-provisioner', true]),
     );
-    assert.equal(creates().length, 0);
   });
 
-  describe('when the driver refuses', () => {
-    it('plans anew with the edited class', async () => {
-      const claim = await rig.claim({ parameters: { type: 'a' } });
-      failOnce(new DriverStatus(Code.Internal, 'no'));
+  it('removes our finalizer in a later run from a source whose clones are done (K-05)', async () => {
+    const source = await rig.claim();
+    const { namespace = '', name } = source.metadata;
+    const ref = { namespace, name };
+    const body = { metadata: { finalizers: [CLONE_PROTECTION] }, spec: { volumeName: 'bound' } };
+    await rig.kube.patch(claims, ref, { type: 'merge', body });
+    await rig.kube.delete(claims, ref);
+    const given = (...open: string[]): Partial<Dependencies> => ({
+      ...rig.able('CLONE_VOLUME'),
+      openSources: () => Promise.resolve(new Set(open)),
+    });
+    const open = given(`${claims.plural}/${namespace}/${name}`);
+    assert.equal((await rig.provision(source, open)).kind, 'running');
+    const note = 'all clones are created: our finalizer is removed';
+    assert.deepEqual(await rig.provision(source, given()), { kind: 'done', note });
+    assert.equal(await claimNow(rig, source), undefined);
+  });
+
+  it('plans anew, with the edited class, after the driver has refused (P-10, P-101)', async () => {
+    const claim = await rig.claim({ parameters: { type: 'a' } });
+    failWith(rig, new DriverStatus(Code.Internal, 'no'));
+    await rig.provision(claim);
+    endFaults(rig);
+    const cls = rig.parts.classOf(claim.spec.storageClassName ?? '');
+    assert.ok(cls);
+    await rig.provision(claim, { classOf: () => ({ ...cls, parameters: { type: 'b' } }) });
+    assert.deepEqual(
+      requests().map(({ parameters }) => parameters['type']),
+      ['a', 'b'],
+    );
+  });
+
+  it('reports an answer without a volume, after which there may be one (R-42)', async () => {
+    const claim = await rig.claim();
+    answerWith(rig, {});
+    assert.equal((await rig.provision(claim)).kind, 'retry');
+    assert.equal(await stateOf(rig, claim), 'open');
+    assert.match(messagesOf(rig)[0] ?? '', /CreateVolume without a volume; report this to /);
+    assert.deepEqual(callsOf(rig, 'DeleteVolume'), []);
+  });
+
+  it('records no success if the claim was deleted during a long call', async () => {
+    const claim = await rig.claim();
+    let aheadMs = 0;
+    rig.onCall = async ({ method }) => {
+      if (method !== 'CreateVolume') return;
+      await removeClaim(rig, claim);
+      aheadMs = 10_500;
+    };
+    const clock = { nowMs: () => Date.now() + aheadMs, sleep: systemClock.sleep };
+    assert.equal((await rig.provision(claim, { clock })).kind, 'done');
+    assert.ok(await rig.volumeOf(claim));
+    assert.deepEqual(messagesOf(rig), []);
+  });
+
+  describe('when the claim’s PV exists', () => {
+    const over = { doubtMs: -1 };
+
+    it('sends no second call, with whole UIDs (P-02, R-01)', async () => {
+      const claim = await rig.claim();
       await rig.provision(claim);
-      const cls = rig.parts.classOf(claim.spec.storageClassName ?? '');
-      assert.ok(cls);
-      await rig.provision(claim, { classOf: () => ({ ...cls, parameters: { type: 'b' } }) });
-      assert.deepEqual(
-        creates().map(({ request }) => (request as CreateVolumeRequest).parameters['type']),
-        ['a', 'b'],
-      );
+      assert.equal((await rig.provision(claim, {}, over)).kind, 'done');
+      assert.deepEqual([creates(), messagesOf(rig).length], [1, 1]);
     });
-  });
 
-  describe('after a call that gave no volume', () => {
-    it('renews its warning with each run that fails', async () => {
+    it('sends no second call, with names of another form (R-02)', async () => {
       const claim = await rig.claim();
-      const recorded: string[] = [];
-      const events = { record: ({ message }: EventInput) => void recorded.push(message) };
-      rig.onCall = () => {
-        throw new DriverStatus(Code.Internal, 'no');
-      };
-      for (const _ of [1, 2]) await rig.provision(claim, { events });
-      const message = 'rpc error: code = Internal desc = no';
-      assert.deepEqual(recorded, [message, message]);
+      const named = options({ volumeNamePrefix: 'test', volumeNameUuidLength: 12 });
+      await rig.provision(claim, named);
+      const name = `test-${claim.metadata.uid.replaceAll('-', '').slice(0, 12)}`;
+      assert.equal(requests()[0]?.name, name);
+      assert.ok(await rig.kube.get<Volume>(volumes, { name }));
+      assert.equal((await rig.provision(claim, named, over)).kind, 'done');
+      assert.equal(creates(), 1);
     });
 
-    for (const [before, now] of [
-      ['DeadlineExceeded', 'Aborted'],
-      ['Unavailable', 'Unavailable'],
-    ] as const) {
-      it(`warns again when the driver’s message changes: ${now} after ${before}`, async () => {
-        const claim = await rig.claim();
-        for (const [code, details] of [
-          [before, 'one'],
-          [now, 'two'],
-          [now, 'two'],
-        ] as const) {
-          rig.onCall = ({ method }) => {
-            if (method === 'CreateVolume') throw new DriverStatus(Code[code], details);
-          };
-          await rig.provision(claim);
-        }
-        assert.deepEqual(messages(), [
-          `Warning ProvisioningFailed rpc error: code = ${before} desc = one`,
-          `Warning ProvisioningFailed rpc error: code = ${now} desc = two`,
-        ]);
-      });
-    }
-
-    it('records no success if the claim was deleted during a long call', async () => {
+    it('takes it for the volume if a first run has the driver answer again', async () => {
       const claim = await rig.claim();
-      const ref = { namespace: 'default', name: claim.metadata.name };
-      rig.onCall = async ({ method }) => {
-        if (method !== 'CreateVolume') return;
-        await rig.kube.patch(claims, ref, {
-          type: 'merge',
-          body: { metadata: { finalizers: null } },
-        });
-        await rig.kube.delete(claims, ref);
-        aheadMs = 10_500;
-      };
-      let aheadMs = 0;
-      const clock = { nowMs: () => Date.now() + aheadMs, sleep: systemClock.sleep };
-      assert.equal((await rig.provision(claim, { clock })).kind, 'done');
-      assert.ok(await rig.volumeOf(claim));
-      assert.deepEqual(messages(), []);
+      await rig.provision(claim);
+      const before = await rig.volumeOf(claim);
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.deepEqual(await rig.volumeOf(claim), before);
     });
-  });
 
-  describe('when the PV can’t be written', () => {
-    it('parks a PV with another handle: it is reported, and nothing is deleted', async () => {
+    it('parks one with another handle: it is reported, and nothing is deleted', async () => {
       const claim = await rig.claim();
       await rig.provision(claim);
       const before = await rig.volumeOf(claim);
@@ -178,75 +203,149 @@ describe('reconcileClaim', () => {
       assert.ok(outcome.kind === 'parked', outcome.kind);
       const { name, resourceVersion: seen } = before?.metadata ?? {};
       assert.deepEqual(outcome.until, [{ resource: 'persistentvolumes', name, seen }]);
-      const exit = `sutler forget ${claim.metadata.uid} --driver-name=sample.csi.sutler.dev --why=REASON`;
-      assert.ok(messages().at(-1)?.endsWith(exit), messages().at(-1));
+      const exit = `sutler forget ${claim.metadata.uid} --driver-name=sample.csi.sutler.dev`;
+      assert.ok(messagesOf(rig).at(-1)?.endsWith(`${exit} --why=REASON`), messagesOf(rig).at(-1));
       assert.deepEqual(await rig.volumeOf(claim), before);
-      assert.deepEqual(deletes(), []);
+      assert.deepEqual(callsOf(rig, 'DeleteVolume'), []);
     });
 
-    it('reports a PV of that name that belongs to another claim, and leaves it alone', async () => {
+    it('reports one of that name that belongs to another claim, and leaves it alone', async () => {
       const claim = await rig.claim();
-      const name = `pvc-${claim.metadata.uid}`;
-      const spec = {
-        capacity: { storage: '1Mi' },
-        accessModes: ['ReadWriteOnce'],
-        csi: { driver: 'x', volumeHandle: 'y' },
-      };
-      await rig.kube.create<Volume>(volumes, undefined, {
-        apiVersion: 'v1',
-        kind: 'PersistentVolume',
-        metadata: { name },
-        spec,
-      });
+      await foreignPv(`pvc-${claim.metadata.uid}`);
       assert.equal((await rig.provision(claim)).kind, 'retry');
-      assert.match(messages()[0] ?? '', /belongs to another claim/);
-      assert.equal(deletes().length, 0);
+      assert.match(messagesOf(rig)[0] ?? '', /belongs to another claim/);
+      assert.deepEqual(callsOf(rig, 'DeleteVolume'), []);
+    });
+  });
+
+  describe('when the UIDs of two claims begin alike', () => {
+    let shortened: Partial<Dependencies>;
+    let first: Claim;
+    let second: Claim;
+    const nameOf = ({ metadata }: Claim): string => `short-${metadata.uid.charAt(0)}`;
+    before(async () => {
+      shortened = options({ volumeNamePrefix: 'short', volumeNameUuidLength: 1 });
+      // 17 claims at most, until two UIDs begin with the same digit.
+      const byDigit = new Map<string, Claim>();
+      for (;;) {
+        second = await rig.claim({ className: 'shared' });
+        const digit = second.metadata.uid.charAt(0);
+        const other = byDigit.get(digit);
+        if (other !== undefined) {
+          first = other;
+          return;
+        }
+        byDigit.set(digit, second);
+      }
+    });
+    const removePv = async (): Promise<void> => {
+      const ref = { name: nameOf(first) };
+      if ((await rig.kube.get(volumes, ref)) === undefined) return;
+      const body = { metadata: { finalizers: null } };
+      await rig.kube.patch(volumes, ref, { type: 'merge', body });
+      await rig.kube.delete(volumes, ref);
+    };
+    beforeEach(removePv);
+    const assertRefused = async (claim: Claim, message: string, given = shortened) => {
+      await rig.reset();
+      assert.equal((await rig.provision(claim, given)).kind, 'retry');
+      assert.equal(creates(), 0, 'nothing is sent');
+      assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${message}`]);
+    };
+    const belongsTo = (claim: Claim) =>
+      `volume name ${nameOf(claim)} belongs to the claim with UID ${claim.metadata.uid}, ` +
+      'whose UID begins alike; raise --volume-name-uuid-length, or create this claim again';
+
+    it('refuses the second while the PV of the first exists', async () => {
+      assert.equal((await rig.provision(first, shortened)).kind, 'done');
+      await assertRefused(second, belongsTo(first));
+    });
+
+    it('refuses the first once the second has the name', async () => {
+      assert.equal((await rig.provision(second, shortened)).kind, 'done');
+      await assertRefused(first, belongsTo(second));
+    });
+
+    it('refuses a claim if a PV of that name belongs to no claim', async () => {
+      const claim = await rig.claim();
+      const name = `none-${claim.metadata.uid.charAt(0)}`;
+      await foreignPv(name);
+      const message =
+        `PersistentVolume ${name} belongs to no claim and has the name that this claim’s ` +
+        'volume would get; delete it, or create this claim again';
+      const given = options({ volumeNamePrefix: 'none', volumeNameUuidLength: 1 });
+      await assertRefused(claim, message, given);
     });
   });
 
   describe('secrets', () => {
-    const parameters = {
-      'csi.storage.k8s.io/provisioner-secret-name': '${pvc.name}',
-      'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
-    };
-    const values = { data: { key: Buffer.from('very-secret').toString('base64') } };
+    const text = 'very-secret';
 
-    it('reach the driver but not Redis', async () => {
-      const claim = await rig.claim({ name: 'with-secret', parameters });
-      await rig.kube.create(secrets, 'default', {
-        apiVersion: 'v1',
-        kind: 'Secret',
-        metadata: { name: 'with-secret', namespace: 'default' },
-        ...values,
+    it('reach the driver but not Redis, and the PV refers to others (B-12)', async () => {
+      const claim = await rig.claim({
+        parameters: {
+          ...WITH_SECRET,
+          'csi.storage.k8s.io/node-stage-secret-name': 'staging',
+          'csi.storage.k8s.io/node-stage-secret-namespace': 'default',
+        },
       });
-      await loseAnswer(claim);
-      const [first] = creates();
-      assert.ok(first);
-      assert.deepEqual((first.request as CreateVolumeRequest).secrets, { key: 'very-secret' });
+      await rig.secret(claim.metadata.name, { key: text });
+      await loseAnswer(rig, claim);
+      const [request] = requests();
+      assert.deepEqual([request?.secrets, request?.parameters], [{ key: text }, {}]);
       const dump: unknown[] = [];
       for (const key of await rig.redis.keys('*'))
         dump.push(await rig.redis.dump(key), await rig.redis.hgetall(key).catch(() => undefined));
       assert.ok(dump.length > 0);
-      const text = JSON.stringify(dump);
-      assert.ok(!text.includes('very-secret') && !text.includes(values.data.key));
+      for (const form of ['utf8', 'base64'] as const)
+        assert.ok(!JSON.stringify(dump).includes(Buffer.from(text).toString(form)));
+      await rig.provision(claim);
+      assert.deepEqual((await rig.volumeOf(claim))?.spec.csi?.nodeStageSecretRef, {
+        name: 'staging',
+        namespace: 'default',
+      });
     });
 
     it('are removed from messages of the driver that quote them', async () => {
-      const claim = await rig.claim({ name: 'quoted-secret', parameters });
-      const metadata = { name: 'quoted-secret', namespace: 'default' };
-      await rig.kube.create(secrets, 'default', {
-        apiVersion: 'v1',
-        kind: 'Secret',
-        metadata,
-        ...values,
-      });
-      failOnce(new DriverStatus(Code.Internal, 'can not log in with very-secret'));
+      const claim = await rig.claim({ parameters: WITH_SECRET });
+      await rig.secret(claim.metadata.name, { key: text });
+      failWith(rig, new DriverStatus(Code.Internal, `can not log in with ${text}`));
       const outcome = await rig.provision(claim);
-      assert.ok(
-        outcome.kind === 'retry' && outcome.reason.endsWith('can not log in with ***stripped***'),
-      );
-      assert.ok(!JSON.stringify(rig.events).includes('very-secret'));
+      assert.ok(outcome.kind === 'retry');
+      assert.match(outcome.reason, /can not log in with \*\*\*stripped\*\*\*$/);
+      assert.ok(!JSON.stringify(rig.events).includes(text));
     });
+  });
+
+  it('logs one line for the claim and one for the deletion, in the trace of both calls', async () => {
+    const lines: Readonly<Record<string, unknown>>[] = [];
+    const write = (line: string): void =>
+      void lines.push(JSON.parse(line) as Readonly<Record<string, unknown>>);
+    const log = createLogger({ name: 'jobs', verbosity: 0, format: 'json', write });
+    const claim = await rig.claim({ className: 'common' });
+    await rig.provision(claim, { log });
+    const created = await rig.volumeOf(claim);
+    assert.ok(created !== undefined);
+    await rig.remove(await rig.setPhase(created, 'Released'), { log });
+    const { name: volume } = created.metadata;
+    const handle = created.spec.csi?.volumeHandle;
+    const trace = claim.metadata.uid.replaceAll('-', '');
+    const { pendingMs, ...line } = lines[0] ?? {};
+    assert.ok(Number(pendingMs) >= 0 && Number(pendingMs) < 60_000);
+    const of = { claim: `default/${claim.metadata.name}`, trace, class: 'common' };
+    const common = { level: 'info', process: 'jobs' };
+    const [first, second] = [line['time'], lines[1]?.['time']];
+    assert.deepEqual(
+      [line, ...lines.slice(1)],
+      [
+        { ...common, time: first, ...of, volume, handle, runs: 1, msg: 'volume provisioned' },
+        { ...common, time: second, volume, trace, handle, msg: 'volume deleted' },
+      ],
+    );
+    for (const method of ['CreateVolume', 'DeleteVolume'] as const) {
+      const [sent] = callsOf(rig, method)[0]?.metadata.get('traceparent') ?? [];
+      assert.match(String(sent), new RegExp(`^00-${trace}-[0-9a-f]{16}-01$`));
+    }
   });
 
   it('sends nothing while Redis is down', async () => {
@@ -257,6 +356,6 @@ describe('reconcileClaim', () => {
     });
     assert.equal((await rig.provision(claim, { kube })).kind, 'later');
     await plain.connect();
-    assert.equal(creates().length, 0);
+    assert.equal(creates(), 0);
   });
 });

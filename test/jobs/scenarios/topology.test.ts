@@ -2,21 +2,19 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
-import { claims } from '#src/kube/resources.ts';
+import type { Claim } from '#src/kube/objects.ts';
 import type { Dependencies } from '#src/jobs/dependencies.ts';
-import { kubeWith } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import type { TestNode } from '../../topology/fake-cluster.ts';
 import {
   ALPHA_SELECTED_NODE,
-  annotatedClaim,
+  callsOf,
   claimNow,
   endFaults,
   failWith,
   loseAnswer,
   messagesOf,
   SELECTED_NODE,
-  stateOf,
   withTopology,
 } from '../claim-cases.ts';
 import { openRig, type Rig } from '../rig.ts';
@@ -26,8 +24,6 @@ const NODES: readonly TestNode[] = [1, 2, 3].map((id) => ({
   labels: { zone: `zone${id}`, rack: `rack${id}` },
   keys: ['zone', 'rack'],
 }));
-const NOT_FOUND =
-  'failed to get selected CSINode node-1: csinode.storage.k8s.io "node-1" not found';
 
 describe('a claim of a driver with topology', () => {
   let rig: Rig;
@@ -37,46 +33,37 @@ describe('a claim of a driver with topology', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  const onNode = (name = 'node-1') => annotatedClaim(rig, { [SELECTED_NODE]: name });
-  /** The requests that the driver got. */
+  const onNode = (name = 'node-1') => rig.claim({ annotations: { [SELECTED_NODE]: name } });
+  const nodeOf = async (claim: Claim, key = SELECTED_NODE) =>
+    (await claimNow(rig, claim))?.metadata.annotations?.[key];
+  const provision = (claim: Claim, nodes: readonly TestNode[], change?: Partial<Dependencies>) =>
+    rig.provision(claim, { ...withTopology(rig, nodes), ...change });
   const requests = () =>
-    rig.driver.calls
-      .filter(({ method }) => method === 'CreateVolume')
-      .map(({ request }) => request as CreateVolumeRequest);
+    callsOf(rig, 'CreateVolume').map(({ request }) => request as CreateVolumeRequest);
   const preferredZones = () =>
     requests().map(({ accessibilityRequirements: asked }) =>
       asked?.preferred.map(({ segments }) => segments['zone']),
     );
-  const withOptions = (
-    nodes: readonly TestNode[],
-    change: Partial<Dependencies['options']>,
-  ): Partial<Dependencies> => ({
-    ...withTopology(rig, nodes),
-    options: { ...rig.parts.options, ...change },
-  });
 
   it('gets a PV with the affinity of the driver’s answer (E-01)', async () => {
     const claim = await onNode();
     rig.onCall = async ({ method, proceed }) => {
       if (method !== 'CreateVolume') return undefined;
       const answer = (await proceed()) as { volume: object };
-      const segments = { zone: 'zone1', rack: 'rack2' };
-      return { volume: { ...answer.volume, accessibleTopology: [{ segments }] } };
+      return { volume: { ...answer.volume, accessibleTopology: [{ segments: { zone: 'z' } }] } };
     };
-    assert.equal((await rig.provision(claim, withTopology(rig, NODES))).kind, 'done');
-    const terms = (await rig.volumeOf(claim))?.spec.nodeAffinity?.required?.nodeSelectorTerms;
-    assert.equal(terms?.length, 1);
-    const expressions = terms[0]?.matchExpressions?.toSorted((a, b) => (a.key < b.key ? -1 : 1));
-    assert.deepEqual(expressions, [
-      { key: 'rack', operator: 'In', values: ['rack2'] },
-      { key: 'zone', operator: 'In', values: ['zone1'] },
-    ]);
+    assert.equal((await provision(claim, NODES)).kind, 'done');
+    assert.deepEqual((await rig.volumeOf(claim))?.spec.nodeAffinity?.required, {
+      nodeSelectorTerms: [{ matchExpressions: [{ key: 'zone', operator: 'In', values: ['z'] }] }],
+    });
   });
 
   it('waits for a change of nodes or its class while it fits on none', async () => {
     const claim = await onNode();
-    const nodes = NODES.map((node) => ({ ...node, keys: [] }));
-    const outcome = await rig.provision(claim, withTopology(rig, nodes));
+    const outcome = await provision(
+      claim,
+      NODES.map((node) => ({ ...node, keys: [] })),
+    );
     assert.ok(outcome.kind === 'parked', outcome.kind);
     assert.deepEqual(
       outcome.until?.map(({ resource, name }) => `${resource} ${name}`),
@@ -84,75 +71,38 @@ describe('a claim of a driver with topology', () => {
     );
   });
 
-  describe('whose selected node has no CSINode', () => {
-    it('is given back to the scheduler (B-41)', async () => {
-      const claim = await onNode();
-      const outcome = await rig.provision(claim, withTopology(rig, []));
-      assert.ok(outcome.kind === 'done' && outcome.needsNode === true);
-      assert.equal((await claimNow(rig, claim))?.metadata.annotations?.[SELECTED_NODE], undefined);
-      assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${NOT_FOUND}`]);
-      assert.deepEqual(requests(), []);
-    });
+  it('is given back to the scheduler if its node has no CSINode (B-41)', async () => {
+    const claim = await onNode();
+    const outcome = await provision(claim, []);
+    assert.ok(outcome.kind === 'done' && outcome.needsNode === true);
+    assert.equal(await nodeOf(claim), undefined);
+    assert.deepEqual(messagesOf(rig), [
+      'Warning ProvisioningFailed failed to get selected CSINode node-1: ' +
+        'csinode.storage.k8s.io "node-1" not found',
+    ]);
+    assert.deepEqual(requests(), []);
+  });
 
-    it('is counted as not provisioned', async () => {
-      const claim = await onNode();
-      await rig.provision(claim, withTopology(rig, []));
-      const series = (await rig.metrics.metrics())
-        .split('\n')
-        .filter((line) => line.includes(`"${claim.spec.storageClassName}"`));
-      assert.equal(series.length, 1);
-      assert.match(series[0] ?? '', /provision_failed_total.* 1$/);
-    });
-
-    it('keeps it if the claim has changed meanwhile, and is retried', async () => {
-      const claim = await onNode();
-      const { namespace = '', name } = claim.metadata;
-      const stale = kubeWith(rig, {
-        update: async (resource, ref, object) => {
-          const body = { metadata: { labels: { edited: 'yes' } } };
-          await rig.kube.patch(claims, { namespace, name }, { type: 'merge', body });
-          return rig.kube.update(resource, ref, object);
-        },
-      });
-      const outcome = await rig.provision(claim, { ...withTopology(rig, []), ...stale });
-      assert.deepEqual(outcome, { kind: 'retry', reason: NOT_FOUND });
-      const now = await claimNow(rig, claim);
-      assert.equal(now?.metadata.annotations?.[SELECTED_NODE], 'node-1');
-    });
-
-    it('waits for the node if only the alpha annotation names it', async () => {
-      const claim = await annotatedClaim(rig, { [ALPHA_SELECTED_NODE]: 'node-1' });
-      const outcome = await rig.provision(claim, withTopology(rig, []));
-      assert.equal(outcome.kind, 'parked');
-      const now = await claimNow(rig, claim);
-      assert.equal(now?.metadata.annotations?.[ALPHA_SELECTED_NODE], 'node-1');
-    });
-
-    it('keeps it once its volume exists', async () => {
-      const claim = await onNode();
-      assert.equal((await rig.provision(claim, withTopology(rig, NODES))).kind, 'done');
-      const restarted = { doubtMs: 60_000 };
-      await rig.provision(claim, withTopology(rig, []), restarted);
-      const now = await claimNow(rig, claim);
-      assert.equal(now?.metadata.annotations?.[SELECTED_NODE], 'node-1');
-    });
+  it('waits for its node if only the alpha annotation names it', async () => {
+    const claim = await rig.claim({ annotations: { [ALPHA_SELECTED_NODE]: 'node-1' } });
+    assert.equal((await provision(claim, [])).kind, 'parked');
+    assert.equal(await nodeOf(claim, ALPHA_SELECTED_NODE), 'node-1');
   });
 
   it('keeps its node if the Node is gone and the CSINode is not (R-08)', async () => {
     const claim = await onNode();
     const nodes = [{ name: 'node-1', keys: ['zone'] }];
-    assert.equal((await rig.provision(claim, withTopology(rig, nodes))).kind, 'parked');
-    const now = await claimNow(rig, claim);
-    assert.equal(now?.metadata.annotations?.[SELECTED_NODE], 'node-1');
+    assert.equal((await provision(claim, nodes)).kind, 'parked');
+    assert.equal(await nodeOf(claim), 'node-1');
   });
 
   describe('whose nodes vanish after a call of unknown end', () => {
     it('asks for the place of its first call again, and another claim for none (I-01, I-02)', async () => {
       const [claim, other] = [await onNode(), await onNode('node-2')];
-      await loseAnswer(rig, claim, withOptions(NODES, {}));
-      assert.equal((await rig.provision(claim, withOptions([], {}))).kind, 'later');
+      await loseAnswer(rig, claim, withTopology(rig, NODES));
+      assert.equal((await provision(claim, [])).kind, 'later');
       assert.ok(await rig.volumeOf(claim));
-      const outcome = await rig.provision(other, withOptions([], {}));
+      const outcome = await provision(other, []);
       assert.ok(outcome.kind === 'done' && outcome.needsNode === true);
       const [first, second, ...more] = requests();
       assert.deepEqual(second, first);
@@ -160,37 +110,32 @@ describe('a claim of a driver with topology', () => {
     });
 
     it('keeps the place no longer than its job (I-03)', async () => {
-      const claim = await annotatedClaim(rig, {});
-      await loseAnswer(rig, claim, withOptions(NODES.slice(0, 1), {}));
-      await rig.provision(claim, withOptions([], {}));
+      const claim = await rig.claim();
+      await loseAnswer(rig, claim, withTopology(rig, NODES.slice(0, 1)));
+      await provision(claim, []);
       await rig.endDoubt(claim);
-      assert.equal((await rig.provision(claim, withOptions([], {}))).kind, 'done');
-      await rig.provision(claim, withOptions(NODES.slice(2), {}));
+      assert.equal((await provision(claim, [])).kind, 'done');
+      await provision(claim, NODES.slice(2));
       assert.deepEqual(preferredZones(), [['zone1'], ['zone1'], ['zone3']]);
     });
 
     it('keeps each claim’s own place, however many there are at once (I-06)', async () => {
-      const zones = [1, 2, 3].map((id) => `zone${id}`);
-      const all = await Promise.all(
-        Array.from({ length: 30 }, (_, i) => onNode(`node-${1 + (i % 3)}`)),
-      );
-      const parts = withOptions(NODES, { strictTopology: true, extraCreateMetadata: true });
-      rig.onCall = async ({ method, proceed }) => {
-        if (method !== 'CreateVolume') return undefined;
-        await proceed();
-        throw new DriverStatus(Code.DeadlineExceeded, 'out of time');
-      };
-      await Promise.all(all.map((claim) => rig.provision(claim, parts)));
+      const all = await Promise.all([1, 2, 3, 1, 2, 3].map((id) => onNode(`node-${id}`)));
+      const options = { ...rig.parts.options, strictTopology: true, extraCreateMetadata: true };
+      failWith(rig, new DriverStatus(Code.DeadlineExceeded, 'out of time'));
+      await Promise.all(all.map((claim) => provision(claim, NODES, { options })));
       endFaults(rig);
-      const gone = withOptions([], { strictTopology: true, extraCreateMetadata: true });
-      await Promise.all(all.map((claim) => rig.provision(claim, gone)));
+      await Promise.all(all.map((claim) => provision(claim, [], { options })));
       for (const [i, claim] of all.entries()) {
         const own = requests().filter(
           ({ parameters }) => parameters['csi.storage.k8s.io/pvc/name'] === claim.metadata.name,
         );
-        assert.equal(own.length, 2);
-        for (const { accessibilityRequirements: asked } of own)
-          assert.equal(asked?.requisite[0]?.segments['zone'], zones[i % 3]);
+        const zones = own.map((asked) => asked.accessibilityRequirements?.requisite[0]?.segments);
+        const [zone] = [`zone${1 + (i % 3)}`];
+        assert.deepEqual(
+          zones.map((segments) => segments?.['zone']),
+          [zone, zone],
+        );
       }
     });
 
@@ -198,23 +143,21 @@ describe('a claim of a driver with topology', () => {
       const claim = await onNode();
       const labels: Record<string, string> = { zone: 'zone1', rack: 'rack1' };
       const keys = ['zone', 'rack'];
-      const parts = withTopology(rig, [{ name: 'node-1', labels, keys }]);
-      await loseAnswer(rig, claim, parts);
+      const nodes = [{ name: 'node-1', labels, keys }];
+      await loseAnswer(rig, claim, withTopology(rig, nodes));
       labels['zone'] = 'changed';
       keys.push('host');
-      assert.equal((await rig.provision(claim, parts)).kind, 'later');
+      assert.equal((await provision(claim, nodes)).kind, 'later');
       const [first, second] = requests();
       assert.deepEqual(second, first);
-      assert.deepEqual(preferredZones(), [['zone1'], ['zone1']]);
     });
 
     it('gets that of the new nodes once the driver has refused the old one (I-04, I-05)', async () => {
-      const claim = await annotatedClaim(rig, {});
+      const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.Internal, 'no'));
-      await rig.provision(claim, withTopology(rig, NODES));
-      assert.equal(await stateOf(rig, claim), 'none');
+      await provision(claim, NODES);
       endFaults(rig);
-      await rig.provision(claim, withTopology(rig, NODES.slice(2)));
+      await provision(claim, NODES.slice(2));
       assert.deepEqual(preferredZones()[1], ['zone3']);
     });
   });

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { VOLUME_FINALIZER } from '#src/kube/keys.ts';
-import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
 import type { Dependencies } from '#src/jobs/dependencies.ts';
-import { kubeWith } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import { failWith, refusing } from '../claim-cases.ts';
+import { kubeWith } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
 import {
   countDeletions,
@@ -32,34 +32,23 @@ describe('reconcileVolume', () => {
 
   const finalizersOf = async (volume: Volume) =>
     (await readAgain(rig, volume))?.metadata.finalizers ?? [];
-  const refuseDeletions = (message: string): void => {
-    rig.onCall = ({ method }) => {
-      if (method === 'DeleteVolume') throw new DriverStatus(Code.Internal, message);
-    };
+  const removePv = ({ metadata: { name } }: Volume) => rig.kube.delete(volumes, { name });
+  const kindOf = async (volume: Volume, parts?: Partial<Dependencies>) =>
+    (await rig.remove(volume, parts)).kind;
+  /** Deletes the volume, and says what that added to upstream's metrics. */
+  const countedBy = async (volume: Volume, parts?: Partial<Dependencies>) => {
+    const counts = async (): Promise<number[]> =>
+      Promise.all(
+        ['delete_total', 'delete_failed_total'].map(async (name) => {
+          const metric = rig.metrics.getSingleMetric(`controller_persistentvolume_${name}`);
+          return ((await metric?.get())?.values ?? []).reduce((sum, { value }) => sum + value, 0);
+        }),
+      );
+    const start = await counts();
+    const { kind } = await rig.remove(volume, parts);
+    const [deleted, failed] = (await counts()).map((count, i) => count - (start[i] ?? 0));
+    return { kind, deleted, failed };
   };
-  const counted = async (): Promise<Record<string, number>> => {
-    const values = async (name: string): Promise<number> => {
-      const metric = await rig.metrics
-        .getSingleMetric(`controller_persistentvolume_${name}`)
-        ?.get();
-      return (metric?.values ?? []).reduce((sum, { value }) => sum + value, 0);
-    };
-    return { deleted: await values('delete_total'), failed: await values('delete_failed_total') };
-  };
-  /** What a step adds to the metrics. */
-  const countedBy = async (step: () => Promise<unknown>): Promise<Record<string, number>> => {
-    const start = await counted();
-    await step();
-    const end = await counted();
-    return Object.fromEntries(
-      Object.entries(end).map(([name, value]) => [name, value - (start[name] ?? 0)]),
-    );
-  };
-  const failingDelete = (code: number) =>
-    kubeWith(rig, {
-      delete: () =>
-        Promise.reject(new KubeError({ code, reason: 'InternalError', serverMessage: 'lost' })),
-    });
 
   it('gives a new PV our finalizer from the start (P-31)', async () => {
     const claim = await rig.claim();
@@ -67,12 +56,16 @@ describe('reconcileVolume', () => {
     assert.ok((await rig.volumeOf(claim))?.metadata.finalizers?.includes(VOLUME_FINALIZER));
   });
 
-  it('deletes the volume in the driver, then removes our finalizer (P-35)', async () => {
-    const volume = await createReleasedVolume(rig);
-    assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 1, failed: 0 });
+  it('deletes a volume that is Released when it is read, then our finalizer (P-35, P-100)', async () => {
+    const claim = await rig.claim();
+    await rig.provision(claim);
+    const seen = await rig.volumeOf(claim);
+    assert.ok(seen);
+    await rig.setPhase(seen, 'Released');
+    assert.deepEqual(await countedBy(seen), { kind: 'done', deleted: 1, failed: 0 });
     assert.equal(countDeletions(rig), 1);
-    assert.ok(isDeletedByUs(await readAgain(rig, volume)));
-    assert.ok(rig.driver.volumes().every(({ name }) => name !== volume.metadata.name));
+    assert.ok(isDeletedByUs(await readAgain(rig, seen)));
+    assert.ok(rig.driver.volumes().every(({ name }) => name !== seen.metadata.name));
   });
 
   it('sends one read, two writes and one call', async () => {
@@ -81,7 +74,6 @@ describe('reconcileVolume', () => {
     const { kube } = rig;
     const counting = kubeWith(rig, {
       get: (...args) => (counted.push('get'), kube.get(...args)),
-      create: (...args) => (counted.push('create'), kube.create(...args)),
       patch: (...args) => (counted.push('patch'), kube.patch(...args)),
       delete: (...args) => (counted.push('delete'), kube.delete(...args)),
     });
@@ -99,56 +91,48 @@ describe('reconcileVolume', () => {
 
   it('deletes a volume whose PV was deleted before its claim (P-36)', async () => {
     const volume = await createStaticVolume(rig, { phase: 'Bound' });
-    await rig.kube.delete(volumes, { name: volume.metadata.name });
-    assert.equal((await rig.remove(volume)).kind, 'done');
+    await removePv(volume);
+    assert.equal(await kindOf(volume), 'done');
     assert.equal(countDeletions(rig), 0, 'not while its claim exists');
     await rig.setPhase(volume, 'Released');
-    assert.equal((await rig.remove(volume)).kind, 'done');
+    assert.equal(await kindOf(volume), 'done');
     assert.equal(countDeletions(rig), 1);
     assert.equal(await readAgain(rig, volume), undefined);
   });
 
-  it('deletes a static volume of our driver (R-24)', async () => {
-    const volume = await createStaticVolume(rig);
-    assert.equal((await rig.remove(volume)).kind, 'done');
-    assert.equal(lastDeletion(rig).volumeId, volume.spec.csi?.volumeHandle);
-    assert.equal(await readAgain(rig, volume), undefined);
-  });
-
-  it('deletes a volume that never had our finalizer, and its PV', async () => {
-    const volume = await createStaticVolume(rig, { finalizers: [] });
-    assert.equal((await rig.remove(volume)).kind, 'done');
-    assert.equal(countDeletions(rig), 1);
-    assert.ok(isDeletedByUs(await readAgain(rig, volume)));
-  });
-
-  it('deletes our volume and leaves another provisioner’s alone (P-05)', async () => {
+  it('deletes our static volume and leaves another provisioner’s alone (P-05, R-24)', async () => {
     const ours = await createStaticVolume(rig);
-    const theirs = await createStaticVolume(rig, {
-      annotations: { 'pv.kubernetes.io/provisioned-by': 'other.example.com' },
-    });
-    const counts = await countedBy(async () => {
-      for (const volume of [ours, theirs]) await rig.remove(volume);
-    });
-    assert.deepEqual(counts, { deleted: 1, failed: 0 });
+    const annotations = { 'pv.kubernetes.io/provisioned-by': 'other.example.com' };
+    const theirs = await createStaticVolume(rig, { annotations });
+    assert.deepEqual(await countedBy(theirs), { kind: 'done', deleted: 0, failed: 0 });
+    assert.deepEqual(await countedBy(ours), { kind: 'done', deleted: 1, failed: 0 });
+    assert.equal(lastDeletion(rig).volumeId, ours.spec.csi?.volumeHandle);
     assert.equal(await readAgain(rig, ours), undefined);
     assert.deepEqual(await finalizersOf(theirs), [VOLUME_FINALIZER]);
   });
 
-  it('counts a failure if the API server refuses to delete the PV, and deletes again (P-13, P-38)', async () => {
+  it('deletes a volume that never had our finalizer, and its PV', async () => {
+    const volume = await createStaticVolume(rig, { finalizers: [] });
+    assert.equal(await kindOf(volume), 'done');
+    assert.equal(countDeletions(rig), 1);
+    assert.ok(isDeletedByUs(await readAgain(rig, volume)));
+  });
+
+  it('counts a failure if the PV can’t be deleted, without an event, and deletes it later (P-13, P-38)', async () => {
     const volume = await createReleasedVolume(rig);
     for (const [code, kind] of [
       [500, 'later'],
       [403, 'retry'],
-    ] as const) {
-      const counts = await countedBy(async () =>
-        assert.equal((await rig.remove(volume, failingDelete(code))).kind, kind),
-      );
-      assert.deepEqual(counts, { deleted: 0, failed: 1 });
-    }
+    ] as const)
+      assert.deepEqual(await countedBy(volume, refusing(rig, 'delete', code)), {
+        kind,
+        deleted: 0,
+        failed: 1,
+      });
     assert.ok((await finalizersOf(volume)).includes(VOLUME_FINALIZER));
     assert.deepEqual(listWarnings(rig), [], 'users can do nothing about it');
-    assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 1, failed: 0 });
+    const { deleted, failed } = await countedBy(volume);
+    assert.deepEqual([deleted, failed], [1, 0]);
   });
 
   it('takes a PV that is already gone for success (R-22)', async () => {
@@ -157,61 +141,71 @@ describe('reconcileVolume', () => {
     const alreadyGone = kubeWith(rig, {
       async delete<T>(...args: Parameters<typeof kube.delete>) {
         await edit(rig, volume, { metadata: { finalizers: null } });
-        await kube.delete(volumes, { name: volume.metadata.name });
+        await removePv(volume);
         return kube.delete<T>(...args);
       },
     });
-    assert.equal((await rig.remove(volume, alreadyGone)).kind, 'done');
-    assert.equal((await rig.remove(volume)).kind, 'done');
+    assert.equal(await kindOf(volume, alreadyGone), 'done');
+    assert.equal(await kindOf(volume), 'done');
     assert.deepEqual([countDeletions(rig), listWarnings(rig)], [1, []]);
   });
 
   it('does nothing for a PV that is gone (F-01)', async () => {
     const volume = await createStaticVolume(rig, { finalizers: [] });
-    await rig.kube.delete(volumes, { name: volume.metadata.name });
-    assert.deepEqual(
-      await countedBy(async () => assert.equal((await rig.remove(volume)).kind, 'done')),
-      { deleted: 0, failed: 0 },
-    );
+    await removePv(volume);
+    assert.deepEqual(await countedBy(volume), { kind: 'done', deleted: 0, failed: 0 });
     assert.deepEqual([countDeletions(rig), listWarnings(rig)], [0, []]);
   });
 
+  it('leaves a PV alone that has the name of another that vanished', async () => {
+    const volume = await createStaticVolume(rig, { finalizers: [] });
+    await removePv(volume);
+    const { claimRef: _, ...spec } = volume.spec;
+    const body = { ...volume, metadata: { name: volume.metadata.name }, spec };
+    await rig.setPhase(await rig.kube.create<Volume>(volumes, undefined, body), 'Released');
+    assert.equal(await kindOf(volume), 'done');
+    assert.equal(countDeletions(rig), 0);
+  });
+
   it('sends nothing for a Bound volume (P-08)', async () => {
-    const volume = await createReleasedVolume(rig);
-    await rig.setPhase(volume, 'Bound');
-    assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 0, failed: 0 });
+    const volume = await createStaticVolume(rig, { phase: 'Bound' });
+    assert.deepEqual(await countedBy(volume), { kind: 'done', deleted: 0, failed: 0 });
     assert.equal(countDeletions(rig), 0);
     assert.equal((await readAgain(rig, volume))?.metadata.deletionTimestamp, undefined);
   });
 
   it('leaves a PV alone that is being deleted without our finalizer (P-34)', async () => {
     const volume = await createStaticVolume(rig, { finalizers: [OTHERS] });
-    await rig.kube.delete(volumes, { name: volume.metadata.name });
-    assert.equal((await rig.remove(volume)).kind, 'done');
+    await removePv(volume);
+    assert.equal(await kindOf(volume), 'done');
     assert.equal(countDeletions(rig), 0);
     assert.deepEqual(await finalizersOf(volume), [OTHERS]);
   });
 
   it('removes the finalizer from a retained volume and keeps the volume (P-09)', async () => {
     const volume = await createReleasedVolume(rig, { reclaimPolicy: 'Retain' });
-    assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 0, failed: 0 });
-    const left = await readAgain(rig, volume);
-    assert.equal(left?.metadata.finalizers?.includes(VOLUME_FINALIZER), false);
-    assert.equal(left?.metadata.deletionTimestamp, undefined);
+    assert.deepEqual(await countedBy(volume), { kind: 'done', deleted: 0, failed: 0 });
+    const { finalizers, deletionTimestamp } = (await readAgain(rig, volume))?.metadata ?? {};
+    assert.equal(finalizers?.includes(VOLUME_FINALIZER), false);
+    assert.equal(deletionTimestamp, undefined);
     assert.equal(countDeletions(rig), 0);
   });
 
-  it('keeps PV and finalizer while the driver refuses (P-11) (P-37)', async () => {
+  it('keeps PV and finalizer while the driver refuses, reports that once and retries (P-11) (P-37)', async () => {
     const volume = await createReleasedVolume(rig);
-    refuseDeletions('busy disk');
-    assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 0, failed: 1 });
-    const left = await readAgain(rig, volume);
-    assert.ok(left?.metadata.finalizers?.includes(VOLUME_FINALIZER));
-    assert.equal(left?.metadata.deletionTimestamp, undefined);
+    failWith(rig, new DriverStatus(Code.Internal, 'busy disk'), 'DeleteVolume');
+    for (const _ of [1, 2])
+      assert.deepEqual(await countedBy(volume), { kind: 'retry', deleted: 0, failed: 1 });
+    const { finalizers, deletionTimestamp } = (await readAgain(rig, volume))?.metadata ?? {};
+    assert.ok(finalizers?.includes(VOLUME_FINALIZER));
+    assert.equal(deletionTimestamp, undefined);
+    assert.deepEqual(listWarnings(rig), [
+      'VolumeFailedDelete rpc error: code = Internal desc = busy disk',
+    ]);
   });
 
   it('deletes a volume that is stored in an in-tree form (G-10) (G-12)', async () => {
-    const asDriver: Dependencies['facts'] = () => ({
+    const facts: Dependencies['facts'] = () => ({
       ...rig.parts.facts(),
       name: 'pd.csi.storage.gke.io',
       inTreeName: 'kubernetes.io/gce-pd',
@@ -231,67 +225,132 @@ describe('reconcileVolume', () => {
         csi.deleteVolume(request, settings)
       ),
     };
-    assert.equal((await rig.remove(volume, { facts: asDriver, csi: watched })).kind, 'done');
+    assert.equal(await kindOf(volume, { facts, csi: watched }), 'done');
     assert.equal(lastDeletion(rig).volumeId, 'projects/UNSPECIFIED/zones/us-a1-b/disks/disk');
     assert.equal(await readAgain(rig, volume), undefined);
-
-    await rig.remove(await createStaticVolume(rig), { csi: watched });
-    assert.deepEqual(migrated, [true, false]);
+    assert.deepEqual(migrated, [true]);
   });
 
   describe('after a call of unknown end', () => {
-    const loseAnswer = () => {
+    /** A Released volume whose call had an unknown end. */
+    const begun = async (): Promise<Volume> => {
+      const volume = await createReleasedVolume(rig);
       rig.onCall = async ({ method, proceed }) => {
         if (method !== 'DeleteVolume') return undefined;
         await proceed();
         throw new DriverStatus(Code.DeadlineExceeded, 'out of time');
       };
+      assert.equal(await kindOf(volume), 'running');
+      rig.onCall = () => undefined;
+      return volume;
     };
+    const unprotected = { metadata: { finalizers: null } };
+    const retained = { ...unprotected, spec: { persistentVolumeReclaimPolicy: 'Retain' } };
 
     it('deletes at once, and ends its job only when that call is over', async () => {
-      const volume = await createReleasedVolume(rig);
-      loseAnswer();
-      assert.equal((await rig.remove(volume)).kind, 'running');
-      rig.onCall = () => undefined;
+      const volume = await begun();
       const outcome = await rig.remove(volume);
       assert.ok(outcome.kind === 'later' && (outcome.delayMs ?? 0) > 50_000, outcome.kind);
       assert.ok(isDeletedByUs(await readAgain(rig, volume)));
       await rig.endDoubt(volume);
-      assert.equal((await rig.remove(volume)).kind, 'done');
+      assert.equal(await kindOf(volume), 'done');
       assert.equal(countDeletions(rig), 2);
     });
 
-    it('ends its job only when that call is over, if the PV has vanished', async () => {
-      const volume = await createReleasedVolume(rig);
-      loseAnswer();
-      await rig.remove(volume);
-      await edit(rig, volume, { metadata: { finalizers: null } });
-      await rig.kube.delete(volumes, { name: volume.metadata.name });
-      assert.equal((await rig.remove(volume)).kind, 'later');
-      await rig.endDoubt(volume);
-      assert.equal((await rig.remove(volume)).kind, 'done');
-      assert.equal(countDeletions(rig), 1);
-    });
-
-    it('ends its job only when that call is over, if the PV is retained now', async () => {
-      const volume = await createReleasedVolume(rig);
-      loseAnswer();
-      await rig.remove(volume);
-      const spec = { persistentVolumeReclaimPolicy: 'Retain' };
-      await edit(rig, volume, { metadata: { finalizers: null }, spec });
-      assert.equal((await rig.remove(volume)).kind, 'later');
-      await rig.endDoubt(volume);
-      assert.equal((await rig.remove(volume)).kind, 'done');
-    });
+    for (const [title, change] of [
+      ['the PV has vanished', unprotected],
+      ['the PV is retained now', retained],
+    ] as const)
+      it(`ends its job only when that call is over, if ${title}`, async () => {
+        const volume = await begun();
+        await edit(rig, volume, change);
+        if (change === unprotected) await removePv(volume);
+        assert.equal(await kindOf(volume), 'later');
+        await rig.endDoubt(volume);
+        assert.equal(await kindOf(volume), 'done');
+        assert.equal(countDeletions(rig), 1);
+      });
   });
 
-  it('leaves a PV alone that has the name of another that vanished', async () => {
-    const volume = await createStaticVolume(rig, { finalizers: [] });
-    await rig.kube.delete(volumes, { name: volume.metadata.name });
-    const { claimRef: _, ...spec } = volume.spec;
-    const body = { ...volume, metadata: { name: volume.metadata.name }, spec };
-    await rig.setPhase(await rig.kube.create<Volume>(volumes, undefined, body), 'Released');
-    assert.equal((await rig.remove(volume)).kind, 'done');
-    assert.equal(countDeletions(rig), 0);
+  describe('the finalizer of a volume', () => {
+    const setPolicy = (volume: Volume, persistentVolumeReclaimPolicy: string) =>
+      edit(rig, volume, { spec: { persistentVolumeReclaimPolicy } });
+    const bound = (...finalizers: readonly string[]) =>
+      createStaticVolume(rig, { phase: 'Bound', finalizers });
+
+    it('is added at the end of the list', async () => {
+      const volume = await bound(OTHERS);
+      await rig.remove(volume);
+      assert.deepEqual(await finalizersOf(volume), [OTHERS, VOLUME_FINALIZER]);
+    });
+
+    it('is removed from a Bound volume with the policy Retain (P-33)', async () => {
+      const volume = await bound(VOLUME_FINALIZER, OTHERS);
+      await setPolicy(volume, 'Retain');
+      assert.equal(await kindOf(volume), 'done');
+      assert.deepEqual(await finalizersOf(volume), [OTHERS]);
+      assert.equal(countDeletions(rig), 0);
+    });
+
+    it('follows the policy, but is added only while the volume is Bound (R-23)', async () => {
+      const volume = await bound(VOLUME_FINALIZER);
+      const seen: boolean[] = [];
+      const set = async (policy: string): Promise<void> => {
+        await setPolicy(volume, policy);
+        await rig.remove(volume);
+        seen.push((await finalizersOf(volume)).includes(VOLUME_FINALIZER));
+      };
+      for (const policy of ['Retain', 'Delete', 'Retain']) await set(policy);
+      const body = { status: { phase: 'Available' } };
+      const { name } = volume.metadata;
+      await rig.kube.patch(volumes, { name }, { type: 'merge', body, subresource: 'status' });
+      await set('Delete');
+      assert.deepEqual(seen, [false, true, false, false]);
+      assert.equal(countDeletions(rig), 0);
+    });
+
+    it('is removed without a finalizer that was added meanwhile', async () => {
+      const volume = await bound(VOLUME_FINALIZER);
+      await setPolicy(volume, 'Retain');
+      const { kube } = rig;
+      const late = kubeWith(rig, {
+        async patch<T>(...args: Parameters<typeof kube.patch>) {
+          await edit(rig, volume, { metadata: { finalizers: [VOLUME_FINALIZER, OTHERS] } });
+          return kube.patch<T>(...args);
+        },
+      });
+      await rig.remove(volume, late);
+      assert.deepEqual(await finalizersOf(volume), [OTHERS]);
+    });
+
+    it('is retried after a refusal, with the list in the reason and without an event', async () => {
+      const volume = await bound(OTHERS);
+      const change = `[${OTHERS} ${VOLUME_FINALIZER}] on volume ${volume.metadata.name}`;
+      const reason = `failed to modify finalizers to ${change} err: not for you`;
+      assert.deepEqual(await rig.remove(volume, refusing(rig, 'patch', 403)), {
+        kind: 'retry',
+        reason,
+      });
+      assert.deepEqual(listWarnings(rig), []);
+    });
+
+    it('needs no change if the PV is gone', async () =>
+      assert.equal(await kindOf(await bound(OTHERS), refusing(rig, 'patch', 404)), 'done'));
+
+    it('is not added to another PV of the same name', async () => {
+      const volume = await bound();
+      const { name } = volume.metadata;
+      const { kube } = rig;
+      const replaced = kubeWith(rig, {
+        async patch<T>(...args: Parameters<typeof kube.patch>) {
+          await removePv(volume);
+          const metadata = { name, finalizers: [OTHERS] };
+          await kube.create(volumes, undefined, { ...volume, metadata });
+          return kube.patch<T>(...args);
+        },
+      });
+      assert.equal(await kindOf(volume, replaced), 'retry');
+      assert.equal((await finalizersOf(volume)).includes(VOLUME_FINALIZER), false);
+    });
   });
 });

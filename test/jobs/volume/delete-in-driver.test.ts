@@ -1,0 +1,254 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { Code } from '#src/csi/status.ts';
+import { MAX_SHARERS } from '#src/hints/shared-handles.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
+import type { Class, Volume, VolumeAttachment } from '#src/kube/objects.ts';
+import type { Dependencies } from '#src/jobs/dependencies.ts';
+import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
+import { RedisUnavailable } from '#src/redis/ask-redis.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import { failWith, refusing } from '../claim-cases.ts';
+import { DRIVER, openRig, type Rig } from '../rig.ts';
+import {
+  countDeletions,
+  createReleasedVolume,
+  createStaticVolume,
+  lastDeletion,
+  listWarnings,
+} from '../stored-volume.ts';
+
+const NAME = 'volume.kubernetes.io/provisioner-deletion-secret-name';
+const NAMESPACE = 'volume.kubernetes.io/provisioner-deletion-secret-namespace';
+
+describe('DeleteVolume', () => {
+  let rig: Rig;
+  before(async () => {
+    rig = await openRig();
+  });
+  after(() => rig.close());
+  beforeEach(() => rig.reset());
+
+  const annotated = (name: string) =>
+    createStaticVolume(rig, {
+      annotations: { [NAME]: name, [NAMESPACE]: 'default' },
+      spec: { storageClassName: 'gold' },
+    });
+  const attachment = (name: string, volume: Volume): VolumeAttachment => ({
+    metadata: { name, uid: name, resourceVersion: '41' },
+    spec: {
+      attacher: DRIVER,
+      nodeName: 'node-1',
+      source: { persistentVolumeName: volume.metadata.name },
+    },
+  });
+  const assertNothingBegun = async (volume: Volume): Promise<void> => {
+    assert.equal(countDeletions(rig), 0);
+    assert.equal(await rig.doubtMs(volume), undefined, 'nothing is begun');
+  };
+
+  it('gets the annotated secret, with its class (F-12) and without (F-13)', async () => {
+    await rig.secret('mine', { token: 'mine' });
+    const cls: Class = {
+      metadata: { name: 'gold', uid: 'g', resourceVersion: '1' },
+      provisioner: DRIVER,
+      parameters: { 'csi.storage.k8s.io/provisioner-secret-name': 'half' },
+    };
+    for (const classOf of [() => cls, () => undefined]) {
+      await rig.remove(await annotated('mine'), { classOf });
+      assert.deepEqual(lastDeletion(rig).secrets, { token: 'mine' });
+    }
+    assert.equal(countDeletions(rig), 2);
+  });
+
+  describe('is not sent', () => {
+    it('while its secret is missing; the volume parks on the secret (F-15)', async () => {
+      const volume = await annotated('gone');
+      for (const _ of [1, 2]) {
+        const outcome = await rig.remove(volume);
+        assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
+        const until = [{ resource: 'secrets', namespace: 'default', name: 'gone', seen: '' }];
+        assert.deepEqual(outcome.until, until);
+      }
+      assert.deepEqual(listWarnings(rig), [
+        "VolumeFailedDelete secret default/gone of this volume's deletion is not there; " +
+          'create it again',
+      ]);
+      await assertNothingBegun(volume);
+    });
+
+    const isSecret = (plural: string): boolean => plural === 'secrets';
+    it('while reading its secret is forbidden', async () => {
+      const volume = await annotated('hidden');
+      const outcome = await rig.remove(volume, refusing(rig, 'get', 403, isSecret));
+      assert.equal(outcome.kind, 'retry');
+      assert.deepEqual(listWarnings(rig), [
+        'VolumeFailedDelete error getting secret hidden in namespace default: not for you; ' +
+          'sutler is given no secrets by default: bind that account to a Role in the namespace of ' +
+          'the secret that may get it (k8s/secrets-by-name)',
+      ]);
+      await assertNothingBegun(volume);
+    });
+
+    it('while the API server is down', async () => {
+      const volume = await annotated('hidden');
+      const outcome = await rig.remove(volume, refusing(rig, 'get', 503, isSecret));
+      assert.equal(outcome.kind, 'later');
+      assert.deepEqual(listWarnings(rig), []);
+      await assertNothingBegun(volume);
+    });
+
+    it('while the volume is attached; it parks on the attachment (F-04, F-08)', async () => {
+      const [volume, other] = [await createStaticVolume(rig), await createStaticVolume(rig)];
+      const { name } = volume.metadata;
+      const attachedTo = (of: string) => (of === name ? [attachment('va', volume)] : []);
+      const outcome = await rig.remove(volume, { attachedTo });
+      assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
+      assert.deepEqual(outcome.until, [{ resource: 'volumeattachments', name: 'va', seen: '41' }]);
+      const text = `persistentvolume ${name} is still attached to node node-1`;
+      assert.deepEqual(listWarnings(rig), [`VolumeFailedDelete ${text}`]);
+      await assertNothingBegun(volume);
+      assert.equal((await rig.remove(other, { attachedTo })).kind, 'done');
+    });
+
+    it('by a worker that is stopping', async () => {
+      const { uid, name } = (await createStaticVolume(rig)).metadata;
+      const run = {
+        signal: AbortSignal.abort(),
+        queuedMs: 0,
+        count: 1,
+        lastStatus: () => Promise.resolve(undefined),
+        facts: {},
+        begun: () => Promise.resolve({ leftMs: undefined, place: '' }),
+        mark: () => Promise.reject(new Error('marked')),
+      };
+      const key = { kind: 'volume', uid, namespace: '', name } as const;
+      assert.equal((await reconcileVolume(rig.parts, key, run)).kind, 'later');
+      assert.equal(countDeletions(rig), 0);
+    });
+  });
+
+  it('leaves its job in doubt unless the driver itself has refused it', async () => {
+    const volume = await createReleasedVolume(rig);
+    const doubtAfter = async (code: (typeof Code)[keyof typeof Code]) => {
+      failWith(rig, new DriverStatus(code, 'busy'), 'DeleteVolume');
+      await rig.remove(volume);
+      return rig.doubtMs(volume);
+    };
+    assert.equal(await doubtAfter(Code.Internal), undefined);
+    assert.ok(((await doubtAfter(Code.Unavailable)) ?? 0) > 0);
+  });
+
+  it('that fails does not show the secrets that it was given', async () => {
+    await rig.secret('quoted', { token: 'hush-hush' });
+    const volume = await annotated('quoted');
+    const status = new DriverStatus(Code.Internal, 'login with hush-hush refused');
+    failWith(rig, status, 'DeleteVolume');
+    const outcome = await rig.remove(volume);
+    assert.ok(!JSON.stringify([outcome, rig.events]).includes('hush-hush'));
+    assert.equal(listWarnings(rig).length, 1);
+  });
+
+  describe('of a handle that several PVs may have', () => {
+    /** What ingest has published for every handle. */
+    const published = (...all: readonly (Volume | string)[]): Pick<Dependencies, 'sharersOf'> => {
+      const names = all.map((each) => (typeof each === 'string' ? each : each.metadata.name));
+      return { sharersOf: () => Promise.resolve(names) };
+    };
+
+    it('is not sent: an event names the other PV, and the volume waits for that', async () => {
+      const first = await createStaticVolume(rig);
+      const { csi } = first.spec;
+      const second = await createStaticVolume(rig, {
+        phase: 'Bound',
+        ...(csi === undefined ? {} : { source: { csi } }),
+      });
+      const outcome = await rig.remove(first, published(first, second));
+      assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
+      const { name, resourceVersion: seen } = second.metadata;
+      assert.deepEqual(outcome.until, [{ resource: 'persistentvolumes', name, seen }]);
+      assert.equal(
+        outcome.reason,
+        `PersistentVolume ${name} has the same handle, ` +
+          'so the volume is kept; remove one of the two by hand',
+      );
+      assert.deepEqual(listWarnings(rig), [`VolumeFailedDelete ${outcome.reason}`]);
+      await assertNothingBegun(first);
+    });
+
+    it('is sent if the other PV is gone by now', async () => {
+      const first = await createStaticVolume(rig);
+      assert.equal((await rig.remove(first, published(first, 'gone'))).kind, 'done');
+      assert.equal(countDeletions(rig), 1);
+    });
+
+    it('is sent if the other PV stands for the disk of that name in another zone', async () => {
+      const inZone = (zone: string, phase: 'Bound' | 'Released') =>
+        createStaticVolume(rig, {
+          annotations: { 'pv.kubernetes.io/provisioned-by': 'kubernetes.io/gce-pd' },
+          labels: { 'topology.kubernetes.io/zone': zone },
+          source: { gcePersistentDisk: { pdName: 'disk' } },
+          phase,
+        });
+      const facts: Dependencies['facts'] = () => ({
+        ...rig.parts.facts(),
+        name: 'pd.csi.storage.gke.io',
+        inTreeName: 'kubernetes.io/gce-pd',
+      });
+      const first = await inZone('us-a1-b', 'Released');
+      const far = await inZone('us-a1-c', 'Bound');
+      const near = await inZone('us-a1-b', 'Bound');
+      const kept = await rig.remove(first, { facts, ...published(first, far, near) });
+      assert.equal(kept.kind, 'parked');
+      assert.equal((await rig.remove(first, { facts, ...published(first, far) })).kind, 'done');
+    });
+
+    it('waits if all PVs are gone that ingest could name', async () => {
+      const first = await createStaticVolume(rig);
+      const names = Array.from({ length: MAX_SHARERS }, (_, n) => `gone-${n}`);
+      const outcome = await rig.remove(first, published(...names));
+      assert.ok(outcome.kind === 'later');
+      assert.match(outcome.reason, /^more PersistentVolumes than ingest could name/);
+      await assertNothingBegun(first);
+      assert.deepEqual(listWarnings(rig), []);
+    });
+
+    it('waits after a look that took more than 2 s', async () => {
+      const first = await createStaticVolume(rig);
+      let lateMs = 0;
+      const outcome = await rig.remove(first, {
+        clock: { ...systemClock, nowMs: () => systemClock.nowMs() + lateMs },
+        sharersOf: () => {
+          lateMs = 2_001;
+          return Promise.resolve([]);
+        },
+      });
+      assert.equal(outcome.kind, 'later');
+      await assertNothingBegun(first);
+    });
+
+    it('waits if the other PV can’t be read', async () => {
+      const first = await createStaticVolume(rig);
+      const outage = refusing(rig, 'get', 503, (_, name) => name === 'second');
+      const outcome = await rig.remove(first, { ...outage, ...published(first, 'second') });
+      assert.equal(outcome.kind, 'later');
+      await assertNothingBegun(first);
+    });
+
+    for (const [title, error, kind] of [
+      ['Redis can’t be asked', new RedisUnavailable('Redis is away'), 'later'],
+      [
+        'PVs can’t be listed where no ingest has published lately',
+        new KubeError({ code: 403, reason: 'Forbidden', serverMessage: 'no' }),
+        'retry',
+      ],
+    ] as const)
+      it(`waits if ${title}`, async () => {
+        const first = await createStaticVolume(rig);
+        const outcome = await rig.remove(first, { sharersOf: () => Promise.reject(error) });
+        assert.equal(outcome.kind, kind);
+        await assertNothingBegun(first);
+      });
+  });
+});
