@@ -4,9 +4,6 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
-import { Code } from '#src/csi/status.ts';
-import { getSingle } from '#src/csi/grpc-wire.ts';
-import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import {
@@ -111,42 +108,4 @@ describe('a call that ends without an answer of the driver', () => {
       });
     }
   }
-
-  it('has the worker’s deadline, and is cancelled at the driver when it has passed', async () => {
-    const claim = await story.rig.claim();
-    let timeoutMs = 0;
-    let closed: Promise<unknown> = Promise.resolve();
-    script = ({ headers, stream }) => {
-      const text = getSingle(headers, 'grpc-timeout') ?? '';
-      timeoutMs = Number.parseInt(text, 10) / (text.endsWith('u') ? 1_000 : 1);
-      closed = new Promise((resolve) => stream.once('close', () => resolve(stream.rstCode)));
-    };
-    const worker = story.worker({ csi: gateway.client, timeoutMs: 300 });
-    assert.equal((await worker.reconcileClaim(claim)).kind, 'running');
-    assert.ok(timeoutMs > 0 && timeoutMs <= 300, String(timeoutMs));
-    assert.equal(await closed, constants.NGHTTP2_CANCEL);
-  });
-
-  it('has a volume deleted that it made while the claim was deleted, after a refusal', async () => {
-    const claim = await story.rig.claim();
-    let make: () => Promise<unknown> = () => Promise.resolve();
-    story.script(({ method, proceed }) => {
-      if (method !== 'CreateVolume') return undefined;
-      make = proceed;
-      return new Promise(() => undefined);
-    });
-    const worker = story.worker({ timeoutMs: 150 });
-    assert.equal((await worker.reconcileClaim(claim)).kind, 'running');
-    await story.deleteClaim(claim);
-    story.script(({ method }) => {
-      if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, 'no');
-    });
-    assert.equal((await worker.reconcileClaim(claim)).kind, 'retry');
-    // The driver ends its work on the first call only now.
-    await make();
-    story.script(() => undefined);
-    await story.runUntilDone(claim);
-    await story.assertNothingLeft(claim);
-    assert.equal(story.deletes().length, 1);
-  });
 });

@@ -21,11 +21,11 @@ const modes = (accessModes: readonly string[], hasMultiWriter: boolean) =>
  * mode at a time, so that these refusals never occur; sutler does as the provisioner does. */
 type Rows = readonly (readonly [string, readonly string[], readonly Mode[]])[];
 const BASIC: Rows = [
-  ['RWX (Q-01)', [RWX], [Mode.MULTI_NODE_MULTI_WRITER]],
-  ['ROX and RWO (Q-02)', [ROX, RWO], [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_WRITER]],
+  ['RWX (Q-01, B-05)', [RWX], [Mode.MULTI_NODE_MULTI_WRITER]],
+  ['ROX and RWO (Q-02, B-11)', [ROX, RWO], [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_WRITER]],
   ['ROX and RWOP (Q-03)', [ROX, RWOP], [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_WRITER]],
   ['ROX (Q-04)', [ROX], [Mode.MULTI_NODE_READER_ONLY]],
-  ['RWO (Q-05)', [RWO], [Mode.SINGLE_NODE_WRITER]],
+  ['RWO (Q-05, B-08)', [RWO], [Mode.SINGLE_NODE_WRITER]],
   ['RWOP (Q-06, R-15)', [RWOP], [Mode.SINGLE_NODE_WRITER]],
   ['no mode (Q-07)', [], []],
 ];
@@ -38,8 +38,8 @@ const FINER: Rows = [
     [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_SINGLE_WRITER],
   ],
   ['ROX (Q-11)', [ROX], [Mode.MULTI_NODE_READER_ONLY]],
-  ['RWO (Q-12)', [RWO], [Mode.SINGLE_NODE_MULTI_WRITER]],
-  ['RWOP (Q-13)', [RWOP], [Mode.SINGLE_NODE_SINGLE_WRITER]],
+  ['RWO (Q-12, B-09)', [RWO], [Mode.SINGLE_NODE_MULTI_WRITER]],
+  ['RWOP (Q-13, B-10)', [RWOP], [Mode.SINGLE_NODE_SINGLE_WRITER]],
   ['no mode (Q-14)', [], []],
 ];
 

@@ -252,13 +252,16 @@ describe('cloneSource across namespaces', () => {
       'Filesystem',
     ],
     'a volume without a mode with it on (D-31)': [aCloningClaim()],
-    'a claim that a grant names by kind (D-32)': [there({ apiGroup: '' }), {}],
-    'a claim that a grant names (D-33)': [there({ apiGroup: '' }), { to: { name: 'fake-pvc' } }],
+    'a claim that a grant names by kind (D-32, J-01)': [there({ apiGroup: '' }), {}],
+    'a claim that a grant names (D-33, J-02)': [
+      there({ apiGroup: '' }),
+      { to: { name: 'fake-pvc' } },
+    ],
     "a dataSourceRef that names the claim's namespace (D-34)": [here({ namespace: NS })],
     'a dataSourceRef without a namespace (D-35)': [here({})],
     'a dataSourceRef whose namespace is null (D-36)': [here({ namespace: NULL })],
     'a reference whose group is null (D-37)': [there({ apiGroup: NULL }), {}],
-    'a reference without a group (D-38)': [there(), {}],
+    'a reference without a group (D-38, J-03)': [there(), {}],
   };
   for (const [title, [claim, grant, has]] of Object.entries(granted)) {
     it(`clones ${title}`, async () => {
@@ -269,15 +272,15 @@ describe('cloneSource across namespaces', () => {
   }
 
   const kept: Record<string, GrantChange | undefined> = {
-    'with a grant in another namespace (D-40)': { namespace: 'ns3' },
-    'with a grant from another group (D-41)': { from: { group: 'wrong' } },
-    'with a grant from another kind (D-42)': { from: { kind: 'Wrong' } },
-    'with a grant from another namespace (D-43)': { from: { namespace: 'ns3' } },
-    'with a grant to another group (D-44)': { to: { group: 'wrong' } },
-    'with a grant to another kind (D-45)': { to: { kind: 'Wrong' } },
-    'with a grant to another name (D-46)': { to: { name: 'other' } },
-    'with a grant whose `from` and `to` are empty (D-47)': { from: null, to: null },
-    'without any grant (D-48)': undefined,
+    'with a grant in another namespace (D-40, J-11)': { namespace: 'ns3' },
+    'with a grant from another group (D-41, J-12)': { from: { group: 'wrong' } },
+    'with a grant from another kind (D-42, J-13)': { from: { kind: 'Wrong' } },
+    'with a grant from another namespace (D-43, J-14)': { from: { namespace: 'ns3' } },
+    'with a grant to another group (D-44, J-15)': { to: { group: 'wrong' } },
+    'with a grant to another kind (D-45, J-16)': { to: { kind: 'Wrong' } },
+    'with a grant to another name (D-46, J-17)': { to: { name: 'other' } },
+    'with a grant whose `from` and `to` are empty (D-47, J-23)': { from: null, to: null },
+    'without any grant (D-48, J-08)': undefined,
   };
   const notAllowed = (kind: string) =>
     `accessing ${NS}/fake-pvc of ${kind} dataSource from ns2/my-pvc isn't allowed`;

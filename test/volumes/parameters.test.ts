@@ -53,8 +53,6 @@ describe('the parameters that the driver gets', () => {
 });
 
 describe('the file system of a class', () => {
-  it('is the default if the class has no parameters', () =>
-    assert.equal(fsTypeOf(bare, 'ext4'), 'ext4'));
   it('is the default if the class names an empty one', () =>
     assert.equal(fsType({ fstype: '' }), 'ext4'));
   it('is read from fstype in any case and from the reserved key', () => {

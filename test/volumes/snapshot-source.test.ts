@@ -230,10 +230,10 @@ describe('snapshotSource across namespaces', () => {
 
   const granted: Record<string, [Claim, GrantChange?]> = {
     'a plain dataSource with the feature gate on (C-19)': [aRestoringClaim()],
-    'a snapshot that a grant names by kind (C-20)': [there, { to: TO }],
+    'a snapshot that a grant names by kind (C-20, J-06)': [there, { to: TO }],
     'a snapshot that a grant names (C-21)': [there, { to: { ...TO, name: 'test-snapshot' } }],
-    'any snapshot where the grant has no name (C-22)': [there, { to: TO }],
-    'any snapshot where the name is empty (C-23)': [there, { to: { ...TO, name: '' } }],
+    'any snapshot where the grant has no name (C-22, J-04)': [there, { to: TO }],
+    'any snapshot where the name is empty (C-23, J-05)': [there, { to: { ...TO, name: '' } }],
     "a dataSourceRef that names the claim's namespace (C-24)": [
       aReferringClaim({ ...reference, namespace: 'ns1' }, { namespace: 'ns1' }),
     ],
@@ -250,7 +250,7 @@ describe('snapshotSource across namespaces', () => {
   }
 
   const kept: Record<string, GrantChange | undefined> = {
-    'without any grant (C-26)': undefined,
+    'without any grant (C-26, J-09)': undefined,
     'with a grant in another namespace (C-28)': { namespace: 'ns3', to: TO },
     'with a grant from another group (C-29)': { from: { group: 'wrong' }, to: TO },
     'with a grant from another kind (C-30)': { from: { kind: 'Wrong' }, to: TO },
