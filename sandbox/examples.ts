@@ -7,7 +7,7 @@ import { isAlreadyExists } from '#src/kube/kube-error.ts';
 import { claims, classes, secrets, volumes, type Resource } from '#src/kube/resources.ts';
 import { messageOf } from '#src/runtime/error-message.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import { pods, statefulSets } from './resources.ts';
+import { pods } from './resources.ts';
 
 /** One object of the example files. */
 export interface Example {
@@ -18,10 +18,7 @@ export interface Example {
 }
 
 const KINDS: ReadonlyMap<string, Resource> = new Map(
-  [claims, volumes, classes, secrets, pods, statefulSets].map((resource) => [
-    resource.kind,
-    resource,
-  ]),
+  [claims, volumes, classes, secrets, pods].map((resource) => [resource.kind, resource]),
 );
 
 /** Of kubectl: without it, apply warns of each object. */

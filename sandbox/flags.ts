@@ -58,11 +58,6 @@ export const flags = defineFlags({
     default: '.sutler/sandbox',
     help: 'Folder for all files that are written. Emptied at start.',
   },
-  'enable-capacity': {
-    type: 'bool',
-    default: false,
-    help: "Also lets the scheduler heed the driver's CSIStorageCapacity objects.",
-  },
   'driver-config': {
     ...driverConfigFlags['driver-config'],
     help: 'Refused: the sandbox has one driver of its own.',
@@ -71,7 +66,7 @@ export const flags = defineFlags({
     ...ingestFlags['event-source'],
     help:
       'How ingest learns of changes: by watches, by webhooks, or by both. For webhooks the ' +
-      'sandbox sends it CloudEvents, and its API server asks it about writes.',
+      'sandbox sends it CloudEvents.',
   },
   ...redisAccessFlags,
   ...sandboxOnlyFlags,

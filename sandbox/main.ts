@@ -4,7 +4,7 @@ import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/open-client.ts';
-import { claims } from '#src/kube/resources.ts';
+import { claims, type Resource } from '#src/kube/resources.ts';
 import { openRedisAccess, type RedisAccess } from '#src/redis/access.ts';
 import { signalWithin, systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
@@ -16,17 +16,10 @@ import { createExample, type Example, readExamples } from './examples.ts';
 import { flags, sandboxOnlyFlags, summary, withoutFlags } from './flags.ts';
 import { waitForNoLeftovers } from './leftovers.ts';
 import { createNodes } from './nodes.ts';
-import { type ProgressWatch, watchProgress } from './progress-watch.ts';
-import { pods, statefulSets } from './resources.ts';
-import {
-  describeEnvironment,
-  describePod,
-  describeProgress,
-  INTRODUCTION,
-  shellSettings,
-} from './texts.ts';
+import { Progress } from './progress.ts';
+import { pods } from './resources.ts';
+import { describeEnvironment, INTRODUCTION, shellSettings } from './texts.ts';
 import { waitForRedis } from './wait-for-redis.ts';
-import { registerAdmission } from './webhook-senders.ts';
 
 /** The command line without the sandbox, as it is shipped. */
 const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
@@ -61,42 +54,31 @@ async function start(context: Context): Promise<void> {
   const quiet = log.child({}, { level: 'warn' });
   const client = createKubeClient({ access, userAgent: `sutler-sandbox/${version}`, log: quiet });
   closers.add('API client', () => client.close());
-  if (environment.admission !== undefined) await registerAdmission(client, environment.admission);
-  await createNodes(client, {
-    topology: flags.topology,
-    storageCapacity: flags.enableCapacity,
-  });
-  const watch = watchProgress(client, quiet);
-  closers.add('watches', () => watch.stop());
+  await createNodes(client, flags.topology);
+  const progress = new Progress({ client, log: quiet, print });
+  closers.add('watches', () => progress.stop());
 
-  const run = { context, client, watch, examples, claims: [], environment, redisAccess };
-  const left = await provisionExamples(run);
-  if (flags.once) await finishOnce(run, left);
-  else if (!stopping.aborted) {
-    const shellFile = join(resolve(flags.dataDir), 'shell');
-    const settings = shellSettings(environment, { cli: CLI, isOwnRedis: flags.redisUrl === '' });
-    await writeFile(shellFile, settings, { mode: 0o600 });
-    print(
-      describeEnvironment(environment, {
-        logsFolder: logsIn(context),
-        shellFile,
-        examplesFolder: relative('', folder),
-        claim: examples.find(({ resource }) => resource === claims)?.name ?? '',
-      }),
-    );
+  print('\nProvisioning the examples:');
+  for (const example of examples) {
+    progress.begin(example);
+    await createExample(client, example);
   }
-}
-
-/** Everything that a run over the examples needs. */
-interface Run {
-  readonly context: Context;
-  readonly client: KubeClient;
-  readonly watch: ProgressWatch;
-  readonly examples: readonly Example[];
-  /** Keys of the claims of the examples, with those that StatefulSets create. */
-  readonly claims: string[];
-  readonly environment: Environment;
-  readonly redisAccess: RedisAccess;
+  const unready = await progress.waitUntilReady(signalWithin(stopping, EXAMPLES_TIMEOUT_MS));
+  if (stopping.aborted) return;
+  if (flags.once)
+    return finishOnce({ context, client, progress, examples, environment, redisAccess }, unready);
+  for (const each of unready) print(`  waiting for ${each}`);
+  const shellFile = join(resolve(flags.dataDir), 'shell');
+  const settings = shellSettings(environment, { cli: CLI, isOwnRedis: flags.redisUrl === '' });
+  await writeFile(shellFile, settings, { mode: 0o600 });
+  print(
+    describeEnvironment(environment, {
+      logsFolder: logsIn(context),
+      shellFile,
+      examplesFolder: relative('', folder),
+      claim: examples.find(({ resource }) => resource === claims)?.name ?? '',
+    }),
+  );
 }
 
 async function open(context: Context, access: RedisAccess): Promise<Environment | undefined> {
@@ -116,11 +98,9 @@ async function open(context: Context, access: RedisAccess): Promise<Environment 
     apiPort: flags.apiPort,
     driverDelayMs: flags.driverDelayMs,
     topology: flags.topology,
-    enableCapacity: flags.enableCapacity,
     redisUrl: flags.redisUrl,
     sendsWebhooks: flags.eventSource !== 'watch',
     argv: withoutFlags(context.argv, sandboxOnlyFlags),
-    node: process.execPath,
     env: context.env,
     stopping,
     closers,
@@ -133,28 +113,14 @@ async function open(context: Context, access: RedisAccess): Promise<Environment 
   });
 }
 
-/** @returns the claims that did not become Bound and the pods that did not become Running */
-async function provisionExamples(run: Run): Promise<readonly string[]> {
-  const { context, client, watch, examples } = run;
-  const print = printer(context);
-  print('\nProvisioning the example claims:');
-  for (const example of examples) {
-    watch.begin(example);
-    await createExample(client, example);
-  }
-  const progress = await watch.waitUntilReady(signalWithin(context.stopping, EXAMPLES_TIMEOUT_MS));
-  for (const entry of progress.claims) print(describeProgress(entry));
-  if (progress.pods.length > 0) print('\nThe example pods:');
-  for (const entry of progress.pods) print(describePod(entry, progress.claims));
-  run.claims.push(...progress.claims.map(({ claim }) => claim));
-  return [
-    ...progress.claims.flatMap((each) =>
-      each.boundMs === undefined ? [`claim ${each.claim}, which is not Bound`] : [],
-    ),
-    ...progress.pods.flatMap((each) =>
-      each.runningMs === undefined ? [`pod ${each.pod}, which is not Running`] : [],
-    ),
-  ];
+/** Everything that a run over the examples needs. */
+interface Run {
+  readonly context: Context;
+  readonly client: KubeClient;
+  readonly progress: Progress;
+  readonly examples: readonly Example[];
+  readonly environment: Environment;
+  readonly redisAccess: RedisAccess;
 }
 
 /** `--once`: deletes the examples and exits.
@@ -175,23 +141,22 @@ async function finishOnce(run: Run, unready: readonly string[]): Promise<void> {
 
 /** @returns what is left after the deletion */
 async function deleteExamples(run: Run): Promise<readonly string[]> {
-  const { context, client, watch, examples, environment } = run;
+  const { context, client, progress, examples, environment, redisAccess } = run;
   const print = printer(context);
-  print('\nDeleting the example claims:');
+  print('\nDeleting the examples:');
   const signal = signalWithin(context.stopping, EXAMPLES_TIMEOUT_MS);
   const startedMs = systemClock.nowMs();
-  // Pods first: a claim stays while a pod uses it. A StatefulSet leaves its claims behind.
-  for (const { resource, namespace = '', name } of examples)
-    if (resource === pods || resource === statefulSets)
-      await client.delete(resource, { namespace, name });
-  for (const claim of run.claims) {
-    const [namespace = '', name = ''] = claim.split('/');
-    await client.delete(claims, { namespace, name });
-  }
-  const volumesLeft = await watch.waitUntilNoVolumes(signal);
+  const remove = async (kind: Resource): Promise<void> => {
+    for (const { resource, namespace = '', name } of examples)
+      if (resource === kind) await client.delete(kind, { namespace, name });
+  };
+  // A claim stays while a pod uses it.
+  await remove(pods);
+  await remove(claims);
+  const volumesLeft = await progress.waitUntilNoVolumes(signal);
   const options = {
     redisUrl: environment.redisUrl,
-    redisAccess: run.redisAccess,
+    redisAccess,
     driver: environment.socket,
     prefix: 'csi',
     clock: systemClock,

@@ -1,5 +1,6 @@
 import type { KubeClient } from '#src/kube/client.ts';
 import { ZONE } from '#src/kube/keys.ts';
+import type { KubeObject } from '#src/kube/objects.ts';
 import { csiNodes, nodes } from '#src/kube/resources.ts';
 import { NODE_KEY } from './driver/pools.ts';
 import { csiDrivers } from './resources.ts';
@@ -17,61 +18,35 @@ export const SANDBOX_NODES = [
 
 /** Creates the nodes, and what the kubelets and the driver's installation would create for them:
  * CSINodes with the driver's topology keys, and the CSIDriver. */
-export async function createNodes(
-  client: KubeClient,
-  options: {
-    readonly topology: boolean;
-    /** The scheduler heeds the driver's CSIStorageCapacity objects. */
-    readonly storageCapacity: boolean;
-  },
-): Promise<void> {
-  const { topology, storageCapacity } = options;
+export async function createNodes(client: KubeClient, topology: boolean): Promise<void> {
   await client.create(csiDrivers, undefined, {
     metadata: { name: DRIVER },
-    spec: { attachRequired: false, storageCapacity },
+    spec: { attachRequired: false },
   });
   for (const { name, zone } of SANDBOX_NODES) {
-    const node = await client.create<{ readonly metadata: { readonly uid: string } }>(
-      nodes,
-      undefined,
-      nodeObject({ name, zone, topology }),
-    );
+    const labels = {
+      'kubernetes.io/hostname': name,
+      [ZONE]: zone,
+      ...(topology ? { [NODE_KEY]: name } : {}),
+    };
+    const node = await client.create<KubeObject>(nodes, undefined, {
+      metadata: { name, labels },
+      status: {
+        conditions: [{ type: 'Ready', status: 'True', reason: 'KubeletReady' }],
+        nodeInfo: { kubeletVersion: 'sandbox' },
+      },
+    });
     const { uid } = node.metadata;
+    const topologyKeys = topology ? [NODE_KEY, ZONE] : [];
     await client.create(csiNodes, undefined, {
       metadata: { name, ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name, uid }] },
-      spec: {
-        drivers: [{ name: DRIVER, nodeID: name, ...(topology ? { topologyKeys: KEYS } : {}) }],
-      },
+      spec: { drivers: [{ name: DRIVER, nodeID: name, topologyKeys }] },
     });
   }
 }
 
-const KEYS = [NODE_KEY, ZONE];
-
-function nodeObject(node: {
-  readonly name: string;
-  readonly zone: string;
-  readonly topology: boolean;
-}): object {
-  const { name, zone, topology } = node;
-  return {
-    metadata: {
-      name,
-      labels: {
-        'kubernetes.io/hostname': name,
-        [ZONE]: zone,
-        ...(topology ? { [NODE_KEY]: name } : {}),
-      },
-    },
-    status: {
-      conditions: [{ type: 'Ready', status: 'True', reason: 'KubeletReady' }],
-      nodeInfo: { kubeletVersion: 'sandbox' },
-    },
-  };
-}
-
-/** "node-a1 in zone-a"; undefined for a node that the sandbox did not create. */
-export function describeNode(name: string): string | undefined {
+/** "node-a1 in zone-a"; the name alone for a node that the sandbox did not create. */
+export function describeNode(name: string): string {
   const node = SANDBOX_NODES.find((each) => each.name === name);
-  return node === undefined ? undefined : `${node.name} in ${node.zone}`;
+  return node === undefined ? name : `${name} in ${node.zone}`;
 }

@@ -1,42 +1,8 @@
-import type { ClaimProgress } from './claim-progress.ts';
 import type { Environment } from './environment.ts';
-import { describeNode } from './nodes.ts';
-import type { PodProgress } from './pod-progress.ts';
 
 /** The first lines of `npm start`. */
 export const INTRODUCTION = `sutler sandbox: sutler with a small Kubernetes API and a sample CSI driver.
 Everything runs on this machine. No cluster is touched.`;
-
-/** One line: the claim, and the time of each step since its creation. */
-export function describeProgress(progress: ClaimProgress): string {
-  const step = (name: string, ms: number | undefined): string =>
-    `${name} ${ms === undefined ? 'never' : `after ${Math.round(ms)} ms`}`;
-  const steps = [
-    step('requested', progress.requestedMs),
-    step('PV', progress.volumeMs),
-    step('Bound', progress.boundMs),
-  ];
-  const place = progress.node === undefined ? '' : ` on ${nodeText(progress.node)}`;
-  return `  ${progress.claim.padEnd(18)} ${steps.join(', ')}${place}`;
-}
-
-/** One line: the pod, its node, and the nodes that were tried before.
- * @param claims  the progress of all claims */
-export function describePod(progress: PodProgress, claims: readonly ClaimProgress[]): string {
-  const { pod, runningMs, node } = progress;
-  const name = `  ${pod.padEnd(18)}`;
-  if (runningMs === undefined || node === undefined) return `${name} Running never`;
-  const tried = claims
-    .filter(({ claim }) => progress.claims.includes(claim))
-    .flatMap(({ selectedNodes }) => selectedNodes.filter((each) => each !== node));
-  const others =
-    tried.length === 0 ? '' : `; no room on ${[...new Set(tried)].map(nodeText).join(', ')}`;
-  return `${name} Running after ${Math.round(runningMs)} ms on ${nodeText(node)}${others}`;
-}
-
-function nodeText(name: string): string {
-  return describeNode(name) ?? name;
-}
 
 /** What runs, where, and what to try next. */
 export function describeEnvironment(
@@ -55,17 +21,14 @@ export function describeEnvironment(
   const login = user === undefined ? '' : `  (user ${user}, password ${password})`;
   const sutler = `pid ${facts['all pid']?.padEnd(8)} ${facts['http'] ?? ''}`;
   // With --event-source=webhook or both.
-  const receivers = ['events', 'admission'].flatMap((name) => {
-    const url = facts[`ingest ${name}`];
-    return url === undefined ? [] : [row(`POST ${name}`, url)];
-  });
+  const events = facts['ingest events'];
   return `
 Running:
 ${row('Kubernetes API', facts['sandbox-api server'])}
 ${row('sample driver', facts['sandbox-driver socket'])}
 ${row('Redis', facts['redis'])}
 ${row('sutler', sutler)}
-${receivers.map((line) => `${line}\n`).join('')}${row('logs', next.logsFolder)}
+${events === undefined ? '' : `${row('POST events', events)}\n`}${row('logs', next.logsFolder)}
 
 Open the dashboard:
   ${facts['dashboard'] ?? ''}${login}

@@ -18,7 +18,7 @@ export const flags = defineFlags({
   scheduler: {
     type: 'bool',
     default: false,
-    help: 'Give pods a node, and create the claims and pods of StatefulSets.',
+    help: 'Give pods a node by their volumes.',
   },
   'kubeconfig-out': {
     type: 'string',

@@ -4,7 +4,6 @@ import { openHttpEndpoint } from '#src/runtime/http.ts';
 import { runProcess, type Invocation, type ProcessContext } from '#src/runtime/process.ts';
 import { startBinder } from '../binder/binder.ts';
 import { startScheduler } from '../scheduler/scheduler.ts';
-import { startStatefulSets } from '../stateful-sets/stateful-sets.ts';
 import { flags as table, summary } from './flags.ts';
 import { startSandboxApi } from './server.ts';
 
@@ -28,8 +27,6 @@ async function start(context: ProcessContext<typeof table>): Promise<void> {
   if (flags.scheduler) {
     const scheduler = startScheduler({ operations: api.operations, log });
     closers.add('scheduler', () => scheduler.close());
-    const statefulSets = startStatefulSets({ operations: api.operations, log });
-    closers.add('StatefulSet controller', () => statefulSets.close());
   }
   if (flags.kubeconfigOut !== '') {
     await writeFile(flags.kubeconfigOut, api.kubeconfig(), { mode: 0o600 });

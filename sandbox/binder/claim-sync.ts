@@ -1,8 +1,10 @@
+import { BETA_STORAGE_PROVISIONER, SELECTED_NODE, STORAGE_PROVISIONER } from '#src/kube/keys.ts';
 import {
   equalJson,
   memberAt,
   objectAt,
   textAt,
+  textsAt,
   type Json,
   type JsonObject,
 } from '../api/json-value.ts';
@@ -12,17 +14,15 @@ import { classes } from '../api/kinds/storage.ts';
 import { volumes } from '../api/kinds/volumes.ts';
 import type { KubeObject } from '../api/kube-object.ts';
 import type { Operations } from '../api/operations.ts';
+import { compareQuantities } from '../api/quantity.ts';
 import type { ObjectEvents } from '../control/object-events.ts';
-import {
-  BIND_COMPLETED,
-  BOUND_BY_CONTROLLER,
-  PROVISIONER,
-  PROVISIONER_BETA,
-  SELECTED_NODE,
-} from './annotations.ts';
-import { bestMatch, mismatch, refersTo } from './match.ts';
 import type { VolumeIndex } from './volume-index.ts';
 import { setVolumePhase } from './volume-sync.ts';
+
+/** On a claim: its binding is complete. */
+export const BIND_COMPLETED = 'pv.kubernetes.io/bind-completed';
+/** On a claim or volume: the binder, not a user, wrote the reference. */
+const BOUND_BY_CONTROLLER = 'pv.kubernetes.io/bound-by-controller';
 
 /** Syncs one claim: binds it to a volume, or requests one from the provisioner of its class. */
 export class ClaimSync {
@@ -37,160 +37,83 @@ export class ClaimSync {
   }
 
   sync(claim: KubeObject): void {
-    if (this.#unprotect(claim)) return;
-    if (claim.metadata.annotations?.[BIND_COMPLETED] !== undefined) this.#syncBound(claim);
-    else if (textAt(claim, 'spec', 'volumeName') === '') this.#findVolume(claim);
-    else this.#bindNamed(claim, textAt(claim, 'spec', 'volumeName'));
+    const { deletionTimestamp, finalizers = [], annotations = {} } = claim.metadata;
+    const isProtected = finalizers.includes(CLAIM_FINALIZER);
+    if (deletionTimestamp !== undefined && isProtected && !this.#isUsed(claim)) {
+      const rest = finalizers.filter((each) => each !== CLAIM_FINALIZER);
+      this.#patch(claim, { metadata: { finalizers: rest } });
+      if (rest.length === 0) return;
+    }
+    const volumeName = textAt(claim, 'spec', 'volumeName');
+    const volume = this.#volume(volumeName);
+    if (volumeName === '') this.#findVolume(claim);
+    else {
+      const isOwn = volume !== undefined && isFor(volume, claim);
+      const wasBound = annotations[BIND_COMPLETED] !== undefined;
+      if (isOwn && (wasBound || fits(volume, claim))) this.#bind(volume, claim);
+      else if (wasBound && !isOwn) this.#markLost(claim);
+    }
   }
 
-  /** Removes the protection finalizer of a deleted claim that no pod uses.
-   * @returns whether the claim is gone */
-  #unprotect(claim: KubeObject): boolean {
-    const { deletionTimestamp, finalizers = [], name, namespace } = claim.metadata;
-    if (
-      deletionTimestamp === undefined ||
-      !finalizers.includes(CLAIM_FINALIZER) ||
-      this.#isUsed(claim)
-    )
-      return false;
-    const rest = finalizers.filter((each) => each !== CLAIM_FINALIZER);
-    this.#operations.patch({ resource: claims, namespace, name }, 'merge', {
-      metadata: { finalizers: rest },
-    });
-    return rest.length === 0;
-  }
-
+  /** Whether a pod that has not ended uses a claim. */
   #isUsed(claim: KubeObject): boolean {
-    return this.#podsOf(claim).length > 0;
-  }
-
-  /** The pods that use a claim and have not ended. */
-  #podsOf(claim: KubeObject): readonly KubeObject[] {
     const key = `${claim.metadata.namespace ?? ''}/${claim.metadata.name}`;
-    return [...this.#operations.store.collection(pods).objects.values()]
-      .map(({ object }) => object)
-      .filter((pod) => {
-        const phase = textAt(pod, 'status', 'phase');
-        return phase !== 'Succeeded' && phase !== 'Failed' && claimsOfPod(pod).includes(key);
-      });
+    return [...this.#operations.store.collection(pods).objects.values()].some(({ object: pod }) => {
+      const phase = textAt(pod, 'status', 'phase');
+      return phase !== 'Succeeded' && phase !== 'Failed' && claimsOfPod(pod).includes(key);
+    });
   }
 
-  /** Says what a claim waits for whose class waits for a consumer. */
-  #recordWaiting(claim: KubeObject): void {
-    const names = this.#podsOf(claim)
-      .filter((pod) => textAt(pod, 'spec', 'nodeName') === '')
-      .map((pod) => pod.metadata.name);
-    if (names.length === 0) {
-      const message = 'waiting for first consumer to be created before binding';
-      return this.#events.record(claim, 'Normal', 'WaitForFirstConsumer', message);
-    }
-    const waiting = `waiting for pod${names.length === 1 ? '' : 's'} ${names.join(',')}`;
-    this.#events.record(claim, 'Normal', 'WaitForPodScheduled', `${waiting} to be scheduled`);
-  }
-
-  /** A claim that was bound before: completes the binding, or marks the claim as lost if its volume
-   * is gone or belongs to another claim. */
-  #syncBound(claim: KubeObject): void {
-    const volume = this.#volume(textAt(claim, 'spec', 'volumeName'));
-    if (volume === undefined) {
-      this.#markLost(
-        claim,
-        'ClaimLost',
-        'Bound claim has lost its PersistentVolume. Data on this volume is lost!',
-      );
-    } else if (memberAt(volume, 'spec', 'claimRef') === undefined || refersTo(volume, claim)) {
-      this.#bind(volume, claim);
-    } else {
-      this.#markLost(
-        claim,
-        'ClaimMisbound',
-        'Two claims are bound to the same volume, this one is bound incorrectly',
-      );
-    }
-  }
-
-  #markLost(claim: KubeObject, reason: string, message: string): void {
+  /** The volume of a Bound claim is gone, or belongs to another claim. */
+  #markLost(claim: KubeObject): void {
     if (textAt(claim, 'status', 'phase') === 'Lost') return;
-    this.#events.record(claim, 'Warning', reason, message);
+    const message = 'Bound claim has lost its PersistentVolume. Data on this volume is lost!';
+    this.#events.record(claim, 'Warning', 'ClaimLost', message);
     this.#patchStatus(claim, { phase: 'Lost', accessModes: null, capacity: null });
   }
 
-  /** A claim that names a volume is bound to that one only. */
-  #bindNamed(claim: KubeObject, name: string): void {
-    const volume = this.#volume(name);
-    if (volume === undefined) return;
-    if (refersTo(volume, claim)) return this.#bind(volume, claim);
-    if (memberAt(volume, 'spec', 'claimRef') !== undefined) {
-      return this.#events.record(
-        claim,
-        'Warning',
-        'FailedBinding',
-        `volume "${name}" already bound to a different claim.`,
-      );
-    }
-    const why =
-      (classOf(volume) ?? '') === (classOf(claim) ?? '')
-        ? mismatch(volume, claim)
-        : 'storageClassName does not match';
-    if (why === undefined) this.#bind(volume, claim);
-    else
-      this.#events.record(
-        claim,
-        'Warning',
-        'VolumeMismatch',
-        `Cannot bind to requested volume "${name}": ${why}`,
-      );
-  }
-
   #findVolume(claim: KubeObject): void {
-    const { metadata } = claim;
-    const own = [...this.#index.claimedBy(`${metadata.namespace ?? ''}/${metadata.name}`)]
-      .map((name) => this.#volume(name))
-      .find(
-        (volume) =>
-          volume !== undefined && refersTo(volume, claim) && mismatch(volume, claim) === undefined,
-      );
+    const { name, namespace = '', annotations } = claim.metadata;
+    const own = this.#bestOf(this.#index.claimedBy(`${namespace}/${name}`), claim);
     if (own !== undefined) return this.#bind(own, claim);
     const className = classOf(claim) ?? '';
     const storageClass = this.#operations.store.collection(classes).objects.get(className)?.object;
-    const waits = storageClass?.['volumeBindingMode'] === 'WaitForFirstConsumer';
-    if (waits && metadata.annotations?.[SELECTED_NODE] === undefined) {
-      return this.#recordWaiting(claim);
+    if (storageClass?.['volumeBindingMode'] === 'WaitForFirstConsumer') {
+      if (annotations?.[SELECTED_NODE] !== undefined) this.#requestVolume(claim, storageClass);
+      else {
+        const message = 'waiting for first consumer to be created before binding';
+        this.#events.record(claim, 'Normal', 'WaitForFirstConsumer', message);
+      }
+      return;
     }
-    // Once a node is chosen, the scheduler matches free volumes.
-    const free = waits ? undefined : bestMatch(claim, this.#freeVolumes());
-    if (free !== undefined) return this.#bind(free, claim);
-    if (className === '') {
+    const free = this.#bestOf(this.#index.claimedBy(''), claim);
+    if (free !== undefined) this.#bind(free, claim);
+    else if (className === '') {
       const message = 'no persistent volumes available for this claim and no storage class is set';
-      return this.#events.record(claim, 'Normal', 'FailedBinding', message);
-    }
-    this.#requestVolume(claim, className, storageClass);
+      this.#events.record(claim, 'Normal', 'FailedBinding', message);
+    } else if (storageClass === undefined) {
+      const message = `storageclass.storage.k8s.io "${className}" not found`;
+      this.#events.record(claim, 'Warning', 'ProvisioningFailed', message);
+    } else this.#requestVolume(claim, storageClass);
   }
 
-  #requestVolume(claim: KubeObject, className: string, storageClass: KubeObject | undefined): void {
-    if (storageClass === undefined) {
-      return this.#events.record(
-        claim,
-        'Warning',
-        'ProvisioningFailed',
-        `storageclass.storage.k8s.io "${className}" not found`,
-      );
+  /** The smallest of the volumes that fits a claim. */
+  #bestOf(names: Iterable<string>, claim: KubeObject): KubeObject | undefined {
+    let best: KubeObject | undefined;
+    for (const name of names) {
+      const volume = this.#volume(name);
+      if (volume === undefined || !isFor(volume, claim) || !fits(volume, claim)) continue;
+      if (best === undefined || compareQuantities(sizeOf(volume), sizeOf(best)) < 0) best = volume;
     }
+    return best;
+  }
+
+  #requestVolume(claim: KubeObject, storageClass: KubeObject): void {
     const provisioner = textAt(storageClass, 'provisioner');
-    if (provisioner.startsWith('kubernetes.io/')) {
-      return this.#events.record(
-        claim,
-        'Warning',
-        'ProvisioningFailed',
-        `no volume plugin matched name: ${provisioner}`,
-      );
-    }
-    const { annotations = {}, name, namespace } = claim.metadata;
-    if (annotations[PROVISIONER] !== provisioner || annotations[PROVISIONER_BETA] !== provisioner) {
-      this.#operations.patch({ resource: claims, namespace, name }, 'merge', {
-        metadata: { annotations: { [PROVISIONER]: provisioner, [PROVISIONER_BETA]: provisioner } },
-      });
-    }
+    const wanted = { [STORAGE_PROVISIONER]: provisioner, [BETA_STORAGE_PROVISIONER]: provisioner };
+    const { annotations = {} } = claim.metadata;
+    if (!equalJson({ ...annotations, ...wanted }, annotations))
+      this.#patch(claim, { metadata: { annotations: wanted } });
     this.#events.record(
       claim,
       'Normal',
@@ -204,53 +127,39 @@ export class ClaimSync {
   /** Writes the volume, its phase, the claim and its status, in the order of the real controller.
    * Each write is left out if it would change nothing. */
   #bind(volume: KubeObject, claim: KubeObject): void {
-    const { name, namespace, uid } = claim.metadata;
+    const { kind, apiVersion, metadata } = claim;
+    const { name, namespace, uid, resourceVersion } = metadata;
     let current = volume;
     if (textAt(volume, 'spec', 'claimRef', 'uid') !== uid) {
       const isOurChoice = memberAt(volume, 'spec', 'claimRef') === undefined;
-      const { resourceVersion } = claim.metadata;
-      const claimRef = {
-        kind: claim.kind,
-        apiVersion: claim.apiVersion,
-        namespace,
-        name,
-        uid,
-        resourceVersion,
-      };
-      const patch: JsonObject = {
-        spec: { claimRef },
+      current = this.#operations.patch({ resource: volumes, name: volume.metadata.name }, 'merge', {
+        spec: { claimRef: { kind, apiVersion, namespace, name, uid, resourceVersion } },
         ...(isOurChoice ? { metadata: { annotations: { [BOUND_BY_CONTROLLER]: 'yes' } } } : {}),
-      };
-      current = this.#operations.patch(
-        { resource: volumes, name: volume.metadata.name },
-        'merge',
-        patch,
-      ).stored.object;
+      }).stored.object;
     }
     setVolumePhase(this.#operations, current, 'Bound');
     const isOurChoice = textAt(claim, 'spec', 'volumeName') === '';
-    if (isOurChoice || claim.metadata.annotations?.[BIND_COMPLETED] === undefined) {
-      this.#operations.patch({ resource: claims, namespace, name }, 'merge', {
-        metadata: {
-          annotations: {
-            [BIND_COMPLETED]: 'yes',
-            ...(isOurChoice ? { [BOUND_BY_CONTROLLER]: 'yes' } : {}),
-          },
-        },
+    if (isOurChoice || metadata.annotations?.[BIND_COMPLETED] === undefined) {
+      const chosen = isOurChoice ? { [BOUND_BY_CONTROLLER]: 'yes' } : {};
+      this.#patch(claim, {
+        metadata: { annotations: { [BIND_COMPLETED]: 'yes', ...chosen } },
         spec: { volumeName: volume.metadata.name },
       });
     }
-    const capacity = objectAt(claim, 'status', 'capacity');
     const attributes = memberAt(volume, 'spec', 'volumeAttributesClassName');
     this.#patchStatus(claim, {
       phase: 'Bound',
       accessModes: memberAt(volume, 'spec', 'accessModes') ?? null,
-      // The capacity of a bound claim changes by a resize only.
-      ...(capacity['storage'] === undefined
+      // The capacity of a Bound claim changes by a resize only.
+      ...(memberAt(claim, 'status', 'capacity', 'storage') === undefined
         ? { capacity: memberAt(volume, 'spec', 'capacity') ?? null }
         : {}),
       ...(attributes === undefined ? {} : { currentVolumeAttributesClassName: attributes }),
     });
+  }
+
+  #patch({ metadata: { name, namespace } }: KubeObject, patch: JsonObject): void {
+    this.#operations.patch({ resource: claims, namespace, name }, 'merge', patch);
   }
 
   #patchStatus(claim: KubeObject, status: Record<string, Json>): void {
@@ -258,36 +167,51 @@ export class ClaimSync {
     if (Object.entries(status).every(([name, value]) => equalJson(now[name] ?? null, value)))
       return;
     const { name, namespace } = claim.metadata;
-    this.#operations.patch(
-      { resource: claims, namespace, name },
-      'merge',
-      { status },
-      { subresource: 'status' },
-    );
+    const place = { resource: claims, namespace, name };
+    this.#operations.patch(place, 'merge', { status }, { subresource: 'status' });
   }
 
   #volume(name: string): KubeObject | undefined {
     return this.#operations.store.collection(volumes).objects.get(name)?.object;
   }
-
-  *#freeVolumes(): Iterable<KubeObject> {
-    for (const name of this.#index.free) {
-      const volume = this.#volume(name);
-      if (volume !== undefined) yield volume;
-    }
-  }
 }
 
-/** 'namespace/name' of the claims that a pod uses, including those of generic ephemeral volumes. */
+const sizeOf = (volume: KubeObject): string => textAt(volume, 'spec', 'capacity', 'storage');
+
+/** Whether the claimRef of the volume names this claim, by uid if it has one; without a claimRef,
+ * whether the volume is free and of the claim's class. */
+function isFor(volume: KubeObject, claim: KubeObject): boolean {
+  const reference = memberAt(volume, 'spec', 'claimRef');
+  if (reference === undefined)
+    return (
+      textAt(volume, 'status', 'phase') === 'Available' &&
+      volume.metadata.deletionTimestamp === undefined &&
+      (classOf(volume) ?? '') === (classOf(claim) ?? '')
+    );
+  const { name, namespace, uid } = claim.metadata;
+  const isNamed =
+    textAt(reference, 'name') === name && textAt(reference, 'namespace') === namespace;
+  return isNamed && ['', uid].includes(textAt(reference, 'uid'));
+}
+
+function fits(volume: KubeObject, claim: KubeObject): boolean {
+  const size = textAt(claim, 'spec', 'resources', 'requests', 'storage');
+  const modeOf = (object: KubeObject) => textAt(object, 'spec', 'volumeMode') || 'Filesystem';
+  const attributesOf = (object: KubeObject) => textAt(object, 'spec', 'volumeAttributesClassName');
+  const offered = textsAt(volume, 'spec', 'accessModes');
+  return (
+    compareQuantities(sizeOf(volume), size) >= 0 &&
+    modeOf(volume) === modeOf(claim) &&
+    attributesOf(volume) === attributesOf(claim) &&
+    textsAt(claim, 'spec', 'accessModes').every((mode) => offered.includes(mode))
+  );
+}
+
+/** 'namespace/name' of the claims that a pod uses. */
 export function claimsOfPod(pod: KubeObject): string[] {
   const list = memberAt(pod, 'spec', 'volumes');
-  if (!Array.isArray(list)) return [];
-  return list.flatMap((volume) => {
-    const named = textAt(volume, 'persistentVolumeClaim', 'claimName');
-    const name =
-      memberAt(volume, 'ephemeral') === undefined
-        ? named
-        : `${pod.metadata.name}-${textAt(volume, 'name')}`;
+  return (Array.isArray(list) ? list : []).flatMap((volume) => {
+    const name = textAt(volume, 'persistentVolumeClaim', 'claimName');
     return name === '' ? [] : [`${pod.metadata.namespace ?? ''}/${name}`];
   });
 }

@@ -1,8 +1,8 @@
-import { memberAt, objectAt, textAt, textsAt, type Json } from '../api/json-value.ts';
+import { type Json, memberAt, objectAt, textAt, textsAt } from '../api/json-value.ts';
 
 export type Labels = Readonly<Record<string, string>>;
 
-/** Whether a label selector (matchLabels, matchExpressions) matches labels. An empty or absent one
+/** Whether a label selector or a term of a node selector matches labels. An empty or absent one
  * matches all. */
 export function selectsLabels(selector: Json | undefined, labels: Labels): boolean {
   const wanted = Object.entries(objectAt(selector, 'matchLabels'));
@@ -13,23 +13,18 @@ export function selectsLabels(selector: Json | undefined, labels: Labels): boole
   );
 }
 
-/** Whether labels satisfy one requirement of a label selector or node selector. */
-export function expressionHolds(expression: Json, labels: Labels): boolean {
+function expressionHolds(expression: Json, labels: Labels): boolean {
   const value = labels[textAt(expression, 'key')];
-  const values = textsAt(expression, 'values');
+  const isListed = value !== undefined && textsAt(expression, 'values').includes(value);
   switch (textAt(expression, 'operator')) {
     case 'In':
-      return value !== undefined && values.includes(value);
+      return isListed;
     case 'NotIn':
-      return value === undefined || !values.includes(value);
+      return !isListed;
     case 'Exists':
       return value !== undefined;
     case 'DoesNotExist':
       return value === undefined;
-    case 'Gt':
-      return value !== undefined && Number(value) > Number(values[0]);
-    case 'Lt':
-      return value !== undefined && Number(value) < Number(values[0]);
     default:
       return false;
   }

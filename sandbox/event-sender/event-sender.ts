@@ -1,16 +1,16 @@
 import { randomUUID } from 'node:crypto';
+import { request } from 'undici';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { WatchEvent } from '#src/kube/watch-decoder.ts';
 import { claims, type Resource, volumes } from '#src/kube/resources.ts';
 import type { Clock } from '#src/runtime/clock.ts';
+import { messageOf } from '#src/runtime/error-message.ts';
 import type { Logger } from '#src/runtime/log.ts';
-import { cloudEvent, type EventMode, type EventObject, type ObjectChange } from './cloud-event.ts';
-import type { Sink } from './sink.ts';
 
 export interface EventSenderOptions {
   readonly client: KubeClient;
-  readonly sink: Sink;
-  readonly mode: EventMode;
+  /** URL that takes the events. */
+  readonly sink: string;
   /** URL of the API server: the source of every event. */
   readonly source: string;
   readonly clock: Clock;
@@ -20,14 +20,24 @@ export interface EventSenderOptions {
 export interface EventSender {
   /** Resolves when all watches are open: changes from now on are sent. */
   readonly ready: Promise<void>;
-  /** Events that were taken, and events that were dropped. */
-  readonly sent: number;
-  readonly dropped: number;
   stop(): Promise<void>;
+}
+
+interface WatchedObject {
+  readonly kind: string;
+  readonly apiVersion: string;
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly resourceVersion: string;
+  };
 }
 
 const PAUSE_AFTER_FAULT_MS = 1000;
 const IDLE_TIMEOUT_MS = 5 * 60_000;
+/** Pauses before the attempts to send an event after the first one. */
+const PAUSES_MS = [100, 200, 400, 800, 1600];
+const OPERATIONS = { ADDED: 'add', MODIFIED: 'update', DELETED: 'delete' } as const;
 
 /** Sends the changes of claims and PersistentVolumes, as Knative's ApiServerSource does: those that
  * exist when it begins to watch are never announced, and what happens while it does not watch is
@@ -36,15 +46,8 @@ export function startEventSender(options: EventSenderOptions): EventSender {
   const stopping = new AbortController();
   const sources = [claims, volumes].map((resource) => new Source(resource, options));
   const runs = sources.map((source) => source.run(stopping.signal));
-  const sum = (of: 'sent' | 'dropped') => sources.reduce((total, source) => total + source[of], 0);
   return {
     ready: Promise.all(sources.map((source) => source.ready)).then(() => undefined),
-    get sent() {
-      return sum('sent');
-    },
-    get dropped() {
-      return sum('dropped');
-    },
     async stop() {
       stopping.abort();
       await Promise.all(runs);
@@ -54,8 +57,6 @@ export function startEventSender(options: EventSenderOptions): EventSender {
 
 /** Sends the changes of one kind. */
 class Source {
-  sent = 0;
-  dropped = 0;
   readonly ready: Promise<void>;
   readonly #resource: Resource;
   readonly #options: EventSenderOptions;
@@ -98,25 +99,57 @@ class Source {
 
   #onEvent({ type, object }: WatchEvent, stopping: AbortSignal): void {
     if (type === 'ERROR') throw new Error(`the server ends the watch: ${JSON.stringify(object)}`);
-    const seen = object as EventObject & {
-      readonly metadata: { readonly resourceVersion: string };
-    };
+    const seen = object as WatchedObject;
     this.#version = seen.metadata.resourceVersion;
     if (type === 'BOOKMARK') return;
-    const change = { type, object: seen };
-    this.#lastSend = this.#lastSend.then(() => this.#send(change, stopping));
+    this.#lastSend = this.#lastSend.then(() => this.#send(OPERATIONS[type], seen, stopping));
   }
 
-  async #send(change: ObjectChange, stopping: AbortSignal): Promise<void> {
-    const { sink, mode, source, clock, log } = this.#options;
-    const event = cloudEvent(change, { mode, source, id: randomUUID(), nowMs: clock.nowMs() });
-    const why = await sink.send(event, stopping);
-    if (why === undefined) this.sent += 1;
-    else {
-      this.dropped += 1;
-      const { kind, metadata } = change.object;
-      const { namespace, name } = metadata;
-      log.warn({ kind, namespace, name, why }, 'an event was dropped');
+  async #send(operation: string, object: WatchedObject, stopping: AbortSignal): Promise<void> {
+    const { sink, source, clock, log } = this.#options;
+    const event = { ...cloudEvent(operation, object, source), signal: stopping };
+    for (const pauseMs of [...PAUSES_MS, undefined]) {
+      const why = await post(sink, event);
+      if (why === undefined || stopping.aborted) return;
+      const { name, namespace } = object.metadata;
+      if (pauseMs === undefined) log.warn({ namespace, name, why }, 'an event was dropped');
+      else await clock.sleep(pauseMs, stopping);
     }
+  }
+}
+
+/** A CloudEvent in binary mode that says where the object is. */
+function cloudEvent(operation: string, object: WatchedObject, source: string) {
+  const { kind, apiVersion, metadata } = object;
+  const { name, namespace } = metadata;
+  // As Knative has it: /apis also for the core group, and an empty namespace for an object of the
+  // cluster.
+  const place = `/apis/${apiVersion}/namespaces/${namespace ?? ''}`;
+  const where = namespace === undefined ? { kind, name } : { kind, namespace, name };
+  return {
+    headers: {
+      'content-type': 'application/json',
+      'ce-specversion': '1.0',
+      'ce-id': randomUUID(),
+      'ce-type': `dev.knative.apiserver.ref.${operation}`,
+      'ce-source': source,
+      'ce-subject': `${place}/${kind.toLowerCase()}s/${name}`,
+      'ce-time': new Date().toISOString(),
+    },
+    body: JSON.stringify({ ...where, apiVersion }),
+  };
+}
+
+/** @returns why the event was not taken */
+async function post(
+  url: string,
+  event: ReturnType<typeof cloudEvent> & { readonly signal: AbortSignal },
+): Promise<string | undefined> {
+  try {
+    const answer = await request(url, { method: 'POST', ...event });
+    await answer.body.dump();
+    return answer.statusCode < 300 ? undefined : `HTTP ${answer.statusCode}`;
+  } catch (error) {
+    return messageOf(error);
   }
 }

@@ -10,25 +10,5 @@ export const summary =
 export const flags = defineFlags({
   ...processFlags,
   kubeconfig: kubeFlags.kubeconfig,
-  sink: {
-    type: 'string',
-    default: '',
-    help: 'URL to which events are sent.',
-  },
-  'sink-ca': {
-    type: 'string',
-    default: '',
-    help: 'File with the authority that signed the certificate of the sink.',
-  },
-  'sink-token-file': {
-    type: 'string',
-    default: '',
-    help: 'File with the bearer token for the sink. Empty: none.',
-  },
-  'event-mode': {
-    type: 'string',
-    default: 'reference',
-    values: ['reference', 'resource'],
-    help: 'What an event contains: where the object is, or the whole object.',
-  },
+  sink: { type: 'string', default: '', help: 'URL to which events are sent.' },
 });

@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises';
 import { createKubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -8,7 +7,6 @@ import { type Invocation, type ProcessContext, runProcess } from '#src/runtime/p
 import { version } from '#src/runtime/version.ts';
 import { startEventSender } from './event-sender.ts';
 import { flags as table, summary } from './flags.ts';
-import { openSink } from './sink.ts';
 
 /** `sutler sandbox-event-sender`: the sandbox's stand-in for Knative's ApiServerSource. */
 export function main(invocation: Invocation): Promise<void> {
@@ -21,26 +19,9 @@ async function start(context: ProcessContext<typeof table>): Promise<void> {
   const access = await loadClusterAccess({ kubeconfig: flags.kubeconfig, env });
   const client = createKubeClient({ access, userAgent: `sutler-event-sender/${version}`, log });
   closers.add('API client', () => client.close());
-  const sink = openSink({
-    url: flags.sink,
-    ca: await textOf(flags.sinkCa),
-    token: (await textOf(flags.sinkTokenFile)).trim(),
-    clock: systemClock,
-  });
-  closers.add('sink', () => sink.close());
-  const sender = startEventSender({
-    client,
-    sink,
-    mode: flags.eventMode === 'resource' ? 'resource' : 'reference',
-    source: access.server.origin,
-    clock: systemClock,
-    log,
-  });
+  const source = access.server.origin;
+  const sender = startEventSender({ client, sink: flags.sink, source, clock: systemClock, log });
   closers.add('event sender', () => sender.stop());
   await sender.ready;
   context.announce({ sink: new URL(flags.sink).host, ...(await openHttpEndpoint(context)) });
-}
-
-function textOf(file: string): Promise<string> {
-  return file === '' ? Promise.resolve('') : readFile(file, 'utf8');
 }

@@ -4,10 +4,9 @@ import { classes } from '../api/kinds/storage.ts';
 import { volumes } from '../api/kinds/volumes.ts';
 import type { KubeObject } from '../api/kube-object.ts';
 import type { Operations } from '../api/operations.ts';
-import { BIND_COMPLETED } from '../binder/annotations.ts';
-import { claimsOfPod } from '../binder/claim-sync.ts';
+import { BIND_COMPLETED, claimsOfPod } from '../binder/claim-sync.ts';
 
-/** A claim whose volume is found or created when a node is chosen. */
+/** A claim whose volume is created when a node is chosen. */
 export interface WaitingClaim {
   readonly claim: KubeObject;
   readonly storageClass: KubeObject;
@@ -17,7 +16,7 @@ export interface WaitingClaim {
 export interface PodClaims {
   /** The volumes of the claims that are bound. */
   readonly volumes: readonly KubeObject[];
-  /** Claims of WaitForFirstConsumer classes that are not bound yet. */
+  /** Claims of WaitForFirstConsumer classes that are not Bound yet. */
   readonly waiting: readonly WaitingClaim[];
 }
 

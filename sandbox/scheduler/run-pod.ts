@@ -30,26 +30,6 @@ export function runPod(
   operations.patch(placeOf(pod), 'merge', { status }, { subresource: 'status' });
 }
 
-/** Sets the condition that says why a pod has no node. */
-export function markUnschedulable(
-  operations: Operations,
-  { pod, message, nowMs }: { pod: KubeObject; message: string; nowMs: number },
-): void {
-  const conditions = memberAt(pod, 'status', 'conditions');
-  const now = Array.isArray(conditions) ? conditions : [];
-  if (now.some((each) => textAt(each, 'message') === message)) return;
-  const unschedulable = {
-    type: 'PodScheduled',
-    status: 'False',
-    reason: 'Unschedulable',
-    message,
-    lastTransitionTime: timestamp(nowMs),
-  };
-  const others = now.filter((each) => textAt(each, 'type') !== 'PodScheduled');
-  const status = { conditions: [...others, unschedulable] };
-  operations.patch(placeOf(pod), 'merge', { status }, { subresource: 'status' });
-}
-
 function placeOf({ metadata }: KubeObject): Place {
   return { resource: pods, namespace: metadata.namespace, name: metadata.name };
 }

@@ -62,27 +62,6 @@ function describeRequests(api: () => Connection): void {
       assert.equal(at(await api().read(path), 'metadata', 'annotations'), undefined);
     });
 
-    it('names the pods that it waits for with WaitForFirstConsumer', async () => {
-      const { namespace } = await waitingClaim(api());
-      await eventOf(api(), namespace, 'WaitForFirstConsumer');
-      await newPod(api(), namespace, 'user');
-      const event = await eventOf(api(), namespace, 'WaitForPodScheduled');
-      assert.equal(at(event, 'message'), 'waiting for pod user to be scheduled');
-    });
-
-    it('keeps the annotations, but waits again, when the selected node is removed', async () => {
-      const { path, namespace } = await waitingClaim(api());
-      await newPod(api(), namespace, 'user');
-      await selectNode(api(), path, 'node-1');
-      await api().until(path, (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined);
-      await selectNode(api(), path, null);
-      await eventOf(api(), namespace, 'WaitForPodScheduled');
-      assert.deepEqual(at(await api().read(path), 'metadata', 'annotations'), {
-        [STORAGE_PROVISIONER]: DRIVER,
-        [BETA_STORAGE_PROVISIONER]: DRIVER,
-      });
-    });
-
     it('gets the annotations when a node is selected', async () => {
       const { path } = await waitingClaim(api());
       await selectNode(api(), path, 'node-1');
@@ -105,12 +84,6 @@ function describeRequests(api: () => Connection): void {
       assert.equal(at(event, 'message'), `storageclass.storage.k8s.io "${className}" not found`);
       await api().create(CLASSES, storageClass(className));
       await api().until(path, (reply) => annotation(reply, STORAGE_PROVISIONER) === DRIVER);
-    });
-
-    it('without a class gets a FailedBinding event and no provisioner', async () => {
-      const { path, namespace } = await newClaim(api(), '');
-      await eventOf(api(), namespace, 'FailedBinding');
-      assert.equal(at(await api().read(path), 'metadata', 'annotations'), undefined);
     });
   });
 }
@@ -148,34 +121,6 @@ function describeBinding(api: () => Connection): void {
       });
     });
 
-    it('is bound to a claim with WaitForFirstConsumer and a selected node', async () => {
-      const made = await waitingClaim(api());
-      await selectNode(api(), made.path, 'node-1');
-      await provision(api(), made, made.className);
-      await api().until(made.path, isIn('Bound'));
-    });
-
-    it('is bound even if the claim has no provisioner annotation yet', async () => {
-      const className = unique('class');
-      const made = await newClaim(api(), className);
-      await provision(api(), made, className);
-      await api().until(made.path, isIn('Bound'));
-    });
-
-    it('is not bound to a claim that requests more', async () => {
-      const className = await newClass(api());
-      const made = await newClaim(api(), className, {
-        resources: { requests: { storage: '2Gi' } },
-      });
-      const { volumePath } = await provision(api(), made, className, {
-        spec: { capacity: { storage: '1Gi' } },
-      });
-      // When a later pair is Bound, the controller has handled the earlier change.
-      await boundPair(api());
-      assert.equal(at(await api().read(made.path), 'status', 'phase'), 'Pending');
-      assert.equal(at(await api().read(volumePath), 'status', 'phase'), 'Pending');
-    });
-
     it('is Released if the claim has another uid; the claim stays Pending', async () => {
       const className = await newClass(api());
       const made = await newClaim(api(), className);
@@ -187,21 +132,9 @@ function describeBinding(api: () => Connection): void {
       await api().until(volumePath, isIn('Released'));
       assert.equal(at(await api().read(made.path), 'status', 'phase'), 'Pending');
     });
-
-    it('is Released if the claim does not exist', async () => {
-      const namespace = await api().namespace();
-      const className = await newClass(api());
-      const gone = { namespace, claimName: 'gone', uid: '00000000-0000-0000-0000-000000000001' };
-      const { volumePath } = await provision(api(), gone, className);
-      await api().until(volumePath, isIn('Released'));
-    });
   });
 
   describe('a volume that an administrator created', () => {
-    it('is Available without a claimRef', async () => {
-      await availableVolume(api());
-    });
-
     it('is bound to a matching claim of its class; both get annotations', async () => {
       const className = unique('class');
       const name = await availableVolume(api(), { storageClassName: className });
@@ -264,30 +197,6 @@ function describeBinding(api: () => Connection): void {
       assert.equal(at(await api().read(`${VOLUMES}/${name}`), 'status', 'phase'), 'Available');
       assert.equal(at(await api().read(made.path), 'spec', 'volumeName'), undefined);
     });
-
-    it('is bound without a selected node if its claimRef names the waiting claim', async () => {
-      const className = await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' });
-      const made = await newClaim(api(), className);
-      await eventOf(api(), made.namespace, 'WaitForFirstConsumer');
-      const name = unique('pv');
-      const { namespace, claimName, uid } = made;
-      const claimRef = { namespace, name: claimName, uid };
-      await api().create(
-        VOLUMES,
-        volume(name, { spec: { storageClassName: className, claimRef } }),
-      );
-      const { body } = await api().until(made.path, isIn('Bound'));
-      assert.equal(at(body, 'spec', 'volumeName'), name);
-    });
-
-    it('is chosen if it is the smallest that satisfies the claim', async () => {
-      const className = unique('class');
-      for (const size of ['5Gi', '2Gi', '9Gi'])
-        await availableVolume(api(), { storageClassName: className, capacity: { storage: size } });
-      const made = await newClaim(api(), className);
-      const { body } = await api().until(made.path, isIn('Bound'));
-      assert.deepEqual(at(body, 'status', 'capacity'), { storage: '2Gi' });
-    });
   });
 }
 
@@ -306,14 +215,6 @@ function describeReleasing(api: () => Connection): void {
       const { body } = await api().until(volumePath, isIn('Released'));
       assert.equal(at(body, 'spec', 'claimRef', 'uid'), uid);
       assert.equal(at(body, 'metadata', 'deletionTimestamp'), undefined);
-    });
-
-    it('leaves a volume with policy Retain Released too', async () => {
-      const { path, volumePath } = await boundPair(api(), {
-        spec: { persistentVolumeReclaimPolicy: 'Retain' },
-      });
-      await api().call('DELETE', path);
-      await api().until(volumePath, isIn('Released'));
     });
 
     it('does not give its volume to a new claim with its name', async () => {
@@ -352,35 +253,6 @@ function describeReleasing(api: () => Connection): void {
         (reply) => !finalizersOf(reply).includes('kubernetes.io/pv-protection'),
       );
       assert.deepEqual(at(body, 'metadata', 'finalizers'), [OUR_FINALIZER]);
-    });
-
-    it('is removed when the provisioner removes its finalizer', async () => {
-      const { path, volumePath } = await boundPair(api());
-      await api().call('DELETE', path);
-      await api().until(volumePath, isIn('Released'));
-      await api().call('DELETE', volumePath);
-      await api().patch('strategic', volumePath, {
-        metadata: { '$deleteFromPrimitiveList/finalizers': [OUR_FINALIZER] },
-      });
-      await api().until(volumePath, isAbsent);
-    });
-
-    it('becomes Released when its claim is deleted too', async () => {
-      const { path, volumePath } = await boundPair(api());
-      await api().call('DELETE', volumePath);
-      await api().call('DELETE', path);
-      const { body } = await api().until(volumePath, isIn('Released'));
-      assert.notEqual(at(body, 'metadata', 'deletionTimestamp'), undefined);
-      await api().until(
-        volumePath,
-        (reply) => !finalizersOf(reply).includes('kubernetes.io/pv-protection'),
-      );
-    });
-
-    it('is removed at once if it is Available', async () => {
-      const name = await availableVolume(api());
-      await api().call('DELETE', `${VOLUMES}/${name}`);
-      await api().until(`${VOLUMES}/${name}`, isAbsent);
     });
 
     it('leaves its claim Lost if its finalizers are removed by force', async () => {
@@ -436,20 +308,6 @@ async function availableVolume(api: Connection, spec: Fields = {}): Promise<stri
   await api.create(VOLUMES, volume(name, { spec }));
   await api.until(`${VOLUMES}/${name}`, isIn('Available'));
   return name;
-}
-
-/** Creates a pod that uses the claim `a`, and that no scheduler gives a node. */
-async function newPod(api: Connection, namespace: string, name: string): Promise<void> {
-  await api.create(`/api/v1/namespaces/${namespace}/pods`, {
-    apiVersion: 'v1',
-    kind: 'Pod',
-    metadata: { name },
-    spec: {
-      schedulerName: 'none',
-      containers: [{ name: 'main', image: 'none' }],
-      volumes: [{ name: 'data', persistentVolumeClaim: { claimName: 'a' } }],
-    },
-  });
 }
 
 /** Creates the PV for a claim, as an external provisioner does. */

@@ -23,7 +23,6 @@ export function describeScheduler(name: string, open: () => Promise<ApiServerUnd
   describeServer(`scheduler: ${name}`, open, (api) => {
     describeWaitingClaims(api);
     describeRefusals(api);
-    describeCapacity(api);
   });
 }
 
@@ -68,38 +67,11 @@ function describeWaitingClaims(api: () => Connection): void {
       const { claimPath } = await scene.podWithClaim({ allowedTopologies });
       await selectedNode(api(), claimPath, scene.node('two'));
     });
-
-    it('gets a free volume that its node can use, without a selected node', async () => {
-      const scene = await openScene(api(), ['one']);
-      const className = await scene.newClass();
-      const name = unique('pv');
-      const { nodeAffinity } = affinityTo(scene.node('one'));
-      const spec = { storageClassName: className, nodeAffinity };
-      await api().create(VOLUMES, volume(name, { spec }));
-      await api().until(`${VOLUMES}/${name}`, (r) => at(r.body, 'status', 'phase') === 'Available');
-      const { podPath, claimPath } = await scene.podOf(className);
-      await runsOn(api(), podPath, scene.node('one'));
-      const stored = await api().read(claimPath);
-      assert.equal(at(stored, 'spec', 'volumeName'), name);
-      assert.equal(annotationOf(stored, SELECTED_NODE), undefined);
-    });
   });
 }
 
 function describeRefusals(api: () => Connection): void {
   describe('a pod that fits on no node', () => {
-    it('says that a claim does not exist', async () => {
-      const scene = await openScene(api(), ['one']);
-      const podPath = await scene.newPod('none');
-      await failureOf(api(), podPath, /persistentvolumeclaim "none" not found/);
-    });
-
-    it('says that a claim which waits for nobody is not Bound', async () => {
-      const scene = await openScene(api(), ['one']);
-      const { podPath } = await scene.podWithClaim({ volumeBindingMode: 'Immediate' });
-      await failureOf(api(), podPath, /pod has unbound immediate PersistentVolumeClaims/);
-    });
-
     it('says that its volume is elsewhere', async () => {
       const scene = await openScene(api(), ['one']);
       const { claimPath } = await scene.podWithClaim();
@@ -117,46 +89,6 @@ function describeRefusals(api: () => Connection): void {
       });
       const { podPath } = await scene.podWithClaim();
       await failureOf(api(), podPath, /node\(s\) were unschedulable/);
-    });
-  });
-}
-
-function describeCapacity(api: () => Connection): void {
-  describe('a driver that reports its capacity', () => {
-    const reporting = async () => {
-      const scene = await openScene(api(), ['one', 'two']);
-      const provisioner = `${unique('driver')}.sutler.dev`;
-      await api().create('/apis/storage.k8s.io/v1/csidrivers', {
-        metadata: { name: provisioner },
-        spec: { storageCapacity: true },
-      });
-      const className = await scene.newClass({ provisioner });
-      const report = (node: string, sizes: Fields, storageClassName = className) =>
-        api().create(`/apis/storage.k8s.io/v1/namespaces/${scene.namespace}/csistoragecapacities`, {
-          metadata: { generateName: 'csisc-' },
-          storageClassName,
-          nodeTopology: { matchLabels: { own: scene.node(node) } },
-          ...sizes,
-        });
-      return { scene, className, report };
-    };
-
-    it('gets volumes only where enough capacity is reported', async () => {
-      const { scene, className, report } = await reporting();
-      await report('one', { capacity: '1023Mi' });
-      await report('one', { capacity: '9Gi' }, 'another');
-      const { podPath, claimPath } = await scene.podOf(className);
-      await failureOf(api(), podPath, /node\(s\) did not have enough free storage/);
-      await report('two', { capacity: '1Gi' });
-      await selectedNode(api(), claimPath, scene.node('two'));
-    });
-
-    it('gets volumes by the maximum size where one is reported', async () => {
-      const { scene, className, report } = await reporting();
-      await report('one', { capacity: '9Gi', maximumVolumeSize: '1023Mi' });
-      await report('two', { capacity: '1Mi', maximumVolumeSize: '1Gi' });
-      const { claimPath } = await scene.podOf(className);
-      await selectedNode(api(), claimPath, scene.node('two'));
     });
   });
 }

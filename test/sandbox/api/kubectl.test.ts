@@ -8,10 +8,6 @@ import { type JsonObject, textAt } from '../../../sandbox/api/json-value.ts';
 import { claims } from '../../../sandbox/api/kinds/claims.ts';
 import { type SandboxApi, startSandboxApi } from '../../../sandbox/api/server.ts';
 import { type Binder, startBinder } from '../../../sandbox/binder/binder.ts';
-import {
-  startStatefulSets,
-  type StatefulSets,
-} from '../../../sandbox/stateful-sets/stateful-sets.ts';
 import { findKubectls, runKubectl } from '../../harness/sandbox-kubectl.ts';
 
 const MANIFEST = `
@@ -43,25 +39,6 @@ metadata: {name: s}
 data: {a: Yg==}
 `;
 
-const STATEFUL_SET = `
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: db}
-spec:
-  replicas: 2
-  serviceName: db
-  selector: {matchLabels: {app: db}}
-  template:
-    metadata: {labels: {app: db}}
-    spec: {containers: [{name: main, image: busybox}]}
-  volumeClaimTemplates:
-    - metadata: {name: data}
-      spec:
-        accessModes: [ReadWriteOnce]
-        storageClassName: none
-        resources: {requests: {storage: 1Gi}}
-`;
-
 const kubectls = await findKubectls(process.env);
 
 describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false }, () => {
@@ -70,16 +47,13 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
       let dir: string;
       let api: SandboxApi;
       let binder: Binder;
-      let statefulSets: StatefulSets;
       before(async () => {
         dir = await mkdtemp(join(tmpdir(), 'sutler-kubectl-'));
         api = await startSandboxApi({ log: silentLog });
         binder = startBinder({ operations: api.operations, log: silentLog });
-        statefulSets = startStatefulSets({ operations: api.operations, log: silentLog });
         await writeFile(join(dir, 'config'), api.kubeconfig(), { mode: 0o600 });
       });
       after(async () => {
-        await statefulSets.close();
         await binder.close();
         await api.close();
         await rm(dir, { recursive: true, force: true });
@@ -125,22 +99,6 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
           await ok(['get', 'ns,secrets,leases,nodes', '-A']),
           /namespace\/default +Active/,
         );
-      });
-
-      it('shows StatefulSets and pods as a table', async () => {
-        await ok(['apply', '-f', '-'], STATEFUL_SET);
-        await statefulSets.idle();
-        assert.match(await ok(['get', 'sts']), /^NAME +READY +AGE\s+db +0\/2/);
-        assert.match(
-          await ok(['get', 'pods', '-o', 'wide']),
-          /^NAME +READY +STATUS +RESTARTS +AGE +IP +NODE.*\s+db-0 +0\/1 +Pending +0 /,
-        );
-        assert.match(await ok(['describe', 'sts', 'db']), /Replicas: +2 desired/);
-        assert.match(await ok(['explain', 'sts.spec']), /volumeClaimTemplates/);
-        await ok(['delete', 'sts', 'db', '--timeout=10s']);
-        await statefulSets.idle();
-        assert.equal((await ok(['get', 'pods', '-o', 'name'])).trim(), '');
-        await ok(['delete', 'pvc', 'data-db-0', '--timeout=10s']);
       });
 
       it('prints objects as YAML, as JSON and by JSON path', async () => {
