@@ -1,5 +1,5 @@
 import { driverConfigFlags } from '#src/driver-config/flags.ts';
-import { defineFlags, type FlagTable } from '#src/runtime/flags.ts';
+import { defineFlags } from '#src/runtime/flags.ts';
 import { redisAccessFlags } from '#src/redis/flags.ts';
 import { flags as ingestFlags } from '#src/ingest/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
@@ -8,8 +8,32 @@ import { processFlags } from '#src/runtime/process-flags.ts';
 export const summary =
   'runs sutler on this machine with a small Kubernetes API and a sample driver, for trying it out';
 
-/** Flags that the sandbox does not pass on to the processes that it starts. */
-export const sandboxOnlyFlags = defineFlags({
+/** The flags of the sandbox. It passes all its arguments on to `sutler all`, which ignores those
+ * that are not its own. */
+export const flags = defineFlags({
+  ...processFlags,
+  'redis-url': {
+    type: 'string',
+    default: '',
+    env: 'REDIS_URL',
+    help: 'Redis for queues. Empty: one that is started with the sandbox and ends with it.',
+  },
+  'data-dir': {
+    type: 'string',
+    default: '.sutler/sandbox',
+    help: 'Folder for all files that are written. Emptied at start.',
+  },
+  'driver-config': {
+    ...driverConfigFlags['driver-config'],
+    help: 'Refused: the sandbox has one driver of its own.',
+  },
+  'event-source': {
+    ...ingestFlags['event-source'],
+    help:
+      'How ingest learns of changes: by watches, by webhooks, or by both. For webhooks the ' +
+      'sandbox sends it CloudEvents.',
+  },
+  ...redisAccessFlags,
   examples: {
     type: 'string',
     default: '',
@@ -43,45 +67,3 @@ export const sandboxOnlyFlags = defineFlags({
     help: 'Time that the sample driver takes for each volume.',
   },
 });
-
-/** The flags of the sandbox. All other flags are passed on to the processes that it starts. */
-export const flags = defineFlags({
-  ...processFlags,
-  'redis-url': {
-    type: 'string',
-    default: '',
-    env: 'REDIS_URL',
-    help: 'Redis for queues. Empty: one that is started with the sandbox and ends with it.',
-  },
-  'data-dir': {
-    type: 'string',
-    default: '.sutler/sandbox',
-    help: 'Folder for all files that are written. Emptied at start.',
-  },
-  'driver-config': {
-    ...driverConfigFlags['driver-config'],
-    help: 'Refused: the sandbox has one driver of its own.',
-  },
-  'event-source': {
-    ...ingestFlags['event-source'],
-    help:
-      'How ingest learns of changes: by watches, by webhooks, or by both. For webhooks the ' +
-      'sandbox sends it CloudEvents.',
-  },
-  ...redisAccessFlags,
-  ...sandboxOnlyFlags,
-});
-
-/** The arguments without the given flags and their values: what the sandbox passes on to processes
- * that do not know these flags. */
-export function withoutFlags(argv: readonly string[], table: FlagTable): readonly string[] {
-  const kept: string[] = [];
-  for (let i = 0; i < argv.length; i += 1) {
-    const word = argv[i] ?? '';
-    const name = /^--([^=]+)/.exec(word)?.[1] ?? '';
-    const spec = Object.hasOwn(table, name) ? table[name] : undefined;
-    if (spec === undefined) kept.push(word);
-    else if (spec.type !== 'bool' && !word.includes('=')) i += 1;
-  }
-  return kept;
-}

@@ -13,7 +13,7 @@ import { version } from '#src/runtime/version.ts';
 import { takeDataFolder } from './data-folder.ts';
 import { type Environment, startEnvironment } from './environment.ts';
 import { createExample, type Example, readExamples } from './examples.ts';
-import { flags, sandboxOnlyFlags, summary, withoutFlags } from './flags.ts';
+import { flags, summary } from './flags.ts';
 import { waitForNoLeftovers } from './leftovers.ts';
 import { createNodes } from './nodes.ts';
 import { Progress } from './progress.ts';
@@ -100,7 +100,7 @@ async function open(context: Context, access: RedisAccess): Promise<Environment 
     topology: flags.topology,
     redisUrl: flags.redisUrl,
     sendsWebhooks: flags.eventSource !== 'watch',
-    argv: withoutFlags(context.argv, sandboxOnlyFlags),
+    argv: context.argv,
     env: context.env,
     stopping,
     closers,

@@ -6,14 +6,11 @@ import { build, root } from './setup.mjs';
 
 build();
 
-const { flagsDocument } = await import(join(root, 'dist-dev', 'sandbox', 'flags-document.js'));
-const { driverConfigSchema } = await import(
-  join(root, 'dist-dev', 'sandbox', 'driver-config-schema.js')
-);
-const { formatJson, formatMarkdown } = await import(
-  join(root, 'dist-dev', 'test', 'harness', 'format-markdown.js')
-);
-writeFileSync(join(root, 'docs', 'flags.md'), await formatMarkdown(flagsDocument()));
+const harness = join(root, 'dist-dev', 'test', 'harness');
+const { flagsPage } = await import(join(harness, 'flags-page.js'));
+const { driverConfigSchema } = await import(join(harness, 'driver-config-schema.js'));
+const { formatJson, formatMarkdown } = await import(join(harness, 'format-markdown.js'));
+writeFileSync(join(root, 'docs', 'flags.md'), await formatMarkdown(flagsPage()));
 writeFileSync(
   join(root, 'docs', 'driver-config.schema.json'),
   await formatJson(driverConfigSchema()),

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
-import { driverConfigSchema } from '../sandbox/driver-config-schema.ts';
-import { flagsDocument } from '../sandbox/flags-document.ts';
 import { processes } from '../sandbox/processes.ts';
+import { driverConfigSchema } from './harness/driver-config-schema.ts';
+import { flagsPage } from './harness/flags-page.ts';
 import { formatJson, formatMarkdown } from './harness/format-markdown.ts';
 import { metricsPage } from './harness/metrics-page.ts';
 import type { FlagSpec } from '#src/runtime/flags.ts';
@@ -53,7 +53,7 @@ function sectionsOf(page: string): readonly string[] {
 
 describe('documents', () => {
   it('list the flags that there are (else: npm run generate:flags)', async () => {
-    assert.equal(read('docs/flags.md'), await formatMarkdown(flagsDocument()));
+    assert.equal(read('docs/flags.md'), await formatMarkdown(flagsPage()));
   });
 
   it('quote log lines as src/ writes them', () => {

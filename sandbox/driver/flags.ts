@@ -3,7 +3,7 @@ import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for `sutler --help`. */
 export const summary =
-  'is a CSI driver for trying and testing: its volumes are directories, block volumes are files';
+  'is a CSI driver for trying and testing: its volumes have a size, but no contents';
 
 /** Every flag of the sample driver. */
 export const flags = defineFlags({

@@ -1,4 +1,3 @@
-import { Counter, Gauge } from 'prom-client';
 import { parseAddress } from '#src/runtime/address.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { openHttpEndpoint } from '#src/runtime/http.ts';
@@ -14,7 +13,7 @@ export function main(invocation: Invocation): Promise<void> {
     summary,
     table,
     start: async (context) => {
-      const { flags, metrics, closers } = context;
+      const { flags, closers } = context;
       const address = parseAddress('csi-address', flags.csiAddress);
       if (address.kind !== 'unix')
         throw new UsageError(
@@ -26,12 +25,6 @@ export function main(invocation: Invocation): Promise<void> {
       const pools = parsePools(flags.pool);
       if (pools.length > 0 && !pools.some(({ name }) => name === flags.nodeId))
         throw new UsageError(`--node-id ${flags.nodeId}: name one of the nodes of --pool`);
-      const calls = new Counter({
-        name: 'sutler_sample_driver_calls_total',
-        help: 'Calls to the sample driver, by method.',
-        labelNames: ['method'],
-        registers: [metrics],
-      });
       const driver = await startSampleDriver({
         socket: address.path,
         dataDir: flags.dataDir,
@@ -43,19 +36,8 @@ export function main(invocation: Invocation): Promise<void> {
         ...(flags.mutableParameters.length === 0
           ? {}
           : { mutableParameters: flags.mutableParameters }),
-        // Must return undefined, because any other result of onCall becomes the answer.
-        onCall: ({ method }) => {
-          calls.inc({ method });
-        },
       });
       closers.add('driver', () => driver.close(flags.delayMs + 1_000));
-      const volumes: Gauge = new Gauge({
-        name: 'sutler_sample_driver_volumes',
-        help: 'Volumes that exist.',
-        collect: () => volumes.set(driver.volumes().length),
-        registers: [],
-      });
-      metrics.registerMetric(volumes);
       context.announce({
         socket: `unix://${driver.socket}`,
         driver: flags.driverName,

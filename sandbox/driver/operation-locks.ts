@@ -6,13 +6,11 @@ import { DriverStatus } from './driver-status.ts';
  * refused with Aborted. */
 export class OperationLocks {
   readonly #busy = new Set<string>();
-  readonly #clock: Clock;
-  readonly #delayMs: number;
+  readonly #options: { readonly clock: Clock; readonly delayMs: number };
 
   /** @param options.delayMs  minimum time of each operation */
   constructor(options: { readonly clock: Clock; readonly delayMs: number }) {
-    this.#clock = options.clock;
-    this.#delayMs = options.delayMs;
+    this.#options = options;
   }
 
   /** @throws DriverStatus Aborted while an operation on it is under way */
@@ -26,8 +24,9 @@ export class OperationLocks {
     this.checkFree(what);
     this.#busy.add(what);
     try {
+      const { clock, delayMs } = this.#options;
       // Like real storage, the work goes on after the caller gave up.
-      if (this.#delayMs > 0) await this.#clock.sleep(this.#delayMs);
+      if (delayMs > 0) await clock.sleep(delayMs);
       return work();
     } finally {
       this.#busy.delete(what);

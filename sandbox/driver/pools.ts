@@ -28,13 +28,6 @@ export function nodePool(node: {
   return { name, segments: { [NODE_KEY]: name, [ZONE_KEY]: zone }, capacityBytes };
 }
 
-/** What a call says about where a volume may be, and its class about the room it must leave. */
-export interface Placement {
-  readonly requirement: TopologyRequirement | undefined;
-  /** Bytes that stay free in each pool. */
-  readonly reservedBytes: bigint;
-}
-
 /** The pools of a driver: which one a volume goes to, and how much room is left. */
 export class Pools {
   readonly #pools: readonly Pool[];
@@ -60,8 +53,8 @@ export class Pools {
     return this.#pools.find((pool) => pool.name === name)?.segments;
   }
 
-  freeBytes(pool: Pool, reservedBytes = 0n): bigint {
-    const free = pool.capacityBytes - this.#store.usedBytes(pool.name) - reservedBytes;
+  freeBytes(pool: Pool): bigint {
+    const free = pool.capacityBytes - this.#store.usedBytes(pool.name);
     return free > 0n ? free : 0n;
   }
 
@@ -73,7 +66,7 @@ export class Pools {
   /** The first preferred term with room wins, then the first requisite term; of several pools of a
    * term the one with the most free bytes.
    * @throws DriverStatus ResourceExhausted */
-  choose(bytes: bigint, { requirement, reservedBytes }: Placement): Pool {
+  choose(bytes: bigint, requirement: TopologyRequirement | undefined): Pool {
     const requisite = termsOf(requirement?.requisite);
     const preferred = termsOf(requirement?.preferred);
     const allowed =
@@ -82,16 +75,15 @@ export class Pools {
       ...[...preferred, ...requisite].map((term) => allowed.filter((pool) => isIn(pool, [term]))),
       allowed,
     ];
-    const free = (pool: Pool): bigint => this.freeBytes(pool, reservedBytes);
     for (const pools of choices) {
-      const [best] = pools.toSorted((a, b) => Number(free(b) - free(a)));
-      if (best !== undefined && free(best) >= bytes) return best;
+      const [best] = pools.toSorted((a, b) => Number(this.freeBytes(b) - this.freeBytes(a)));
+      if (best !== undefined && this.freeBytes(best) >= bytes) return best;
     }
-    if (allowed.length === 0) {
-      const terms = requisite.map(describe).join(' or ');
-      throw new DriverStatus(Code.ResourceExhausted, `there is no pool with ${terms}`);
-    }
-    throw new DriverStatus(Code.ResourceExhausted, describeFull(allowed.map(free), bytes));
+    const most = allowed.map((pool) => this.freeBytes(pool)).reduce((a, b) => (a > b ? a : b), 0n);
+    throw new DriverStatus(
+      Code.ResourceExhausted,
+      `${bytes} bytes are requested; the emptiest of ${allowed.length} possible pools has ${most}`,
+    );
   }
 
   /** Whether a volume of that pool satisfies a requirement. */
@@ -113,17 +105,4 @@ function termsOf(topologies: TopologyRequirement['requisite'] = []): readonly Se
 
 function hasSegments(segments: Segments, wanted: Segments): boolean {
   return Object.entries(wanted).every(([key, value]) => segments[key] === value);
-}
-
-function describe(term: Segments): string {
-  return Object.entries(term)
-    .map(([key, value]) => `${key}=${value}`)
-    .join(',');
-}
-
-function describeFull(free: readonly bigint[], bytes: bigint): string {
-  const most = free.reduce((a, b) => (a > b ? a : b), 0n);
-  return free.length === 1
-    ? `the pool has ${most} free bytes, ${bytes} are requested`
-    : `none of ${free.length} pools has ${bytes} free bytes, the emptiest has ${most}`;
 }

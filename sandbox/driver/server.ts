@@ -18,11 +18,10 @@ import { Code } from '#src/csi/status.ts';
 import { type Clock, systemClock, timerMs } from '#src/runtime/clock.ts';
 import { messageOf } from '#src/runtime/error-message.ts';
 import { claimSocketPath } from '#src/runtime/socket-file.ts';
-import { DEFAULT_CAPABILITIES, type SampleCapability } from './capabilities.ts';
 import { DriverStatus } from './driver-status.ts';
 import { type Pool, Pools } from './pools.ts';
 import { driverOperations, type Operation } from './services.ts';
-import { type StoredSnapshot, type StoredVolume, VolumeStore } from './volume-store.ts';
+import { type StoredVolume, VolumeStore } from './volume-store.ts';
 
 /** One call as the driver sees it. */
 export interface DriverCall {
@@ -46,9 +45,6 @@ export interface SampleDriverOptions {
   readonly nodeId?: string;
   /** Minimum time of each creation, deletion and change. */
   readonly delayMs?: number;
-  /** The controller's capabilities; calls that need others are Unimplemented. Default: all but
-   * SINGLE_NODE_MULTI_WRITER. */
-  readonly capabilities?: readonly SampleCapability[];
   /** Names of mutable parameters; others are refused. Default: all are accepted. */
   readonly mutableParameters?: readonly string[];
   /** Topology segments of all volumes and of the node; adds VOLUME_ACCESSIBILITY_CONSTRAINTS.
@@ -76,7 +72,6 @@ export interface SampleDriver {
   /** Calls in order, if they are recorded. */
   readonly calls: readonly DriverCall[];
   volumes(): readonly StoredVolume[];
-  snapshots(): readonly StoredSnapshot[];
   /** Waits at most `graceMs` (default: 0) for calls under way, then closes the socket. */
   close(graceMs?: number): Promise<void>;
 }
@@ -97,9 +92,7 @@ export async function startSampleDriver(options: SampleDriverOptions): Promise<S
     pools,
     nodeSegments: pools.segmentsOf(nodeId) ?? topology,
     delayMs: options.delayMs ?? 0,
-    capabilities: new Set(options.capabilities ?? DEFAULT_CAPABILITIES),
-    mutableParameters:
-      options.mutableParameters === undefined ? undefined : new Set(options.mutableParameters),
+    mutableParameters: options.mutableParameters,
     clock: options.clock ?? systemClock,
     store,
   });
@@ -130,7 +123,6 @@ export async function startSampleDriver(options: SampleDriverOptions): Promise<S
     counts,
     calls,
     volumes: () => store.list(),
-    snapshots: () => store.snapshots.list(),
     close: (graceMs = 0) => shutDown(server, graceMs),
   };
 }

@@ -1,3 +1,4 @@
+import { lstatSync, readlinkSync, symlinkSync, unlinkSync } from 'node:fs';
 import type {
   DescMessage,
   DescMethodUnary,
@@ -9,14 +10,15 @@ import {
   ControllerServiceCapability_RPC_Type as ControllerCapability,
   Identity,
   Node,
+  type NodePublishVolumeRequest,
+  type NodeUnpublishVolumeRequest,
   PluginCapability_Service_Type as PluginService,
 } from '#src/csi/generated/csi_pb.ts';
+import { Code } from '#src/csi/status.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { version } from '#src/runtime/version.ts';
-import type { SampleCapability } from './capabilities.ts';
-import { publish, unpublish } from './node-operations.ts';
+import { DriverStatus } from './driver-status.ts';
 import { OperationLocks } from './operation-locks.ts';
-import { pageOf } from './page.ts';
 import type { Pools, Segments } from './pools.ts';
 import { SnapshotOperations } from './snapshot-operations.ts';
 import { VolumeOperations } from './volume-operations.ts';
@@ -28,8 +30,7 @@ export interface ServiceOptions {
   readonly pools: Pools;
   /** Minimum time of each creation, deletion and change. */
   readonly delayMs: number;
-  readonly capabilities: ReadonlySet<SampleCapability>;
-  readonly mutableParameters: ReadonlySet<string> | undefined;
+  readonly mutableParameters: readonly string[] | undefined;
   /** Segments of the node that this driver runs on; undefined: no topology. */
   readonly nodeSegments: Segments | undefined;
   readonly store: VolumeStore;
@@ -44,50 +45,71 @@ export interface Operation {
   ) => Promise<MessageInitShape<DescMessage>> | MessageInitShape<DescMessage>;
 }
 
-/** The RPCs that the driver's capabilities include. gRPC answers all others with Unimplemented. */
+/** The controller's capabilities. */
+const CAPABILITIES = [
+  ControllerCapability.CREATE_DELETE_VOLUME,
+  ControllerCapability.LIST_VOLUMES,
+  ControllerCapability.GET_CAPACITY,
+  ControllerCapability.GET_VOLUME,
+  ControllerCapability.CREATE_DELETE_SNAPSHOT,
+  ControllerCapability.LIST_SNAPSHOTS,
+  ControllerCapability.CLONE_VOLUME,
+  ControllerCapability.MODIFY_VOLUME,
+];
+
+/** The RPCs of the driver. gRPC answers all others with Unimplemented. */
 export function driverOperations(options: ServiceOptions): readonly Operation[] {
+  const { store } = options;
   const locks = new OperationLocks(options);
   const volumes = new VolumeOperations({ ...options, locks });
   const snapshots = new SnapshotOperations({ ...options, locks });
-  const has = (name: SampleCapability): boolean => options.capabilities.has(name);
   return [
     ...identityOperations(options),
     operation(Controller.method.controllerGetCapabilities, () => ({
-      capabilities: [...options.capabilities].map((name) => ({
-        type: { case: 'rpc' as const, value: { type: ControllerCapability[name] } },
+      capabilities: CAPABILITIES.map((type) => ({
+        type: { case: 'rpc' as const, value: { type } },
       })),
+    })),
+    operation(Controller.method.createVolume, async (request) => ({
+      volume: volumes.toMessage(await volumes.create(request)),
+    })),
+    operation(Controller.method.deleteVolume, ({ volumeId }) =>
+      volumes.delete(volumeId).then(() => ({})),
+    ),
+    operation(Controller.method.controllerModifyVolume, (request) =>
+      volumes.modify(request).then(() => ({})),
+    ),
+    operation(Controller.method.controllerGetVolume, ({ volumeId }) => ({
+      volume: volumes.toMessage(volumes.get(volumeId)),
+      status: {},
     })),
     operation(Controller.method.validateVolumeCapabilities, ({ volumeId, volumeCapabilities }) =>
       volumes.supports(volumeId, volumeCapabilities)
         ? { confirmed: { volumeCapabilities } }
         : { message: `volume ${volumeId} is a ${volumes.get(volumeId).accessType} volume` },
     ),
-    ...(has('CREATE_DELETE_VOLUME') ? volumeOperations(volumes) : []),
-    ...(has('MODIFY_VOLUME')
-      ? [
-          operation(Controller.method.controllerModifyVolume, (request) =>
-            volumes.modify(request).then(() => ({})),
-          ),
-        ]
-      : []),
-    ...(has('GET_VOLUME')
-      ? [
-          operation(Controller.method.controllerGetVolume, ({ volumeId }) => ({
-            volume: volumes.toMessage(volumes.get(volumeId)),
-            status: {},
-          })),
-        ]
-      : []),
-    ...(has('GET_CAPACITY')
-      ? [
-          operation(Controller.method.getCapacity, ({ accessibleTopology, parameters }) =>
-            volumes.capacity(accessibleTopology?.segments ?? {}, parameters),
-          ),
-        ]
-      : []),
-    ...(has('LIST_VOLUMES') ? [listOperation(options.store, volumes)] : []),
-    ...(has('CREATE_DELETE_SNAPSHOT') ? snapshotOperations(snapshots) : []),
-    ...(has('LIST_SNAPSHOTS') ? [listSnapshotsOperation(snapshots)] : []),
+    operation(Controller.method.getCapacity, ({ accessibleTopology }) =>
+      volumes.capacity(accessibleTopology?.segments ?? {}),
+    ),
+    operation(Controller.method.listVolumes, (request) => {
+      const { items, nextToken } = store.page(() => true, request);
+      return { entries: items.map((volume) => ({ volume: volumes.toMessage(volume) })), nextToken };
+    }),
+    operation(Controller.method.createSnapshot, async (request) => ({
+      snapshot: snapshots.toMessage(await snapshots.create(request)),
+    })),
+    operation(Controller.method.deleteSnapshot, ({ snapshotId }) =>
+      snapshots.delete(snapshotId).then(() => ({})),
+    ),
+    operation(Controller.method.listSnapshots, (request) => {
+      const { snapshotId: id, sourceVolumeId: source } = request;
+      const { items, nextToken } = store.snapshots.page(
+        ({ handle, sourceVolume }) =>
+          (id === '' || handle === id) && (source === '' || sourceVolume === source),
+        request,
+      );
+      return { entries: items.map((each) => ({ snapshot: snapshots.toMessage(each) })), nextToken };
+    }),
     ...nodeOperations(options, volumes),
   ];
 }
@@ -108,47 +130,7 @@ function identityOperations({ name, pools }: ServiceOptions): Operation[] {
   ];
 }
 
-function volumeOperations(volumes: VolumeOperations): Operation[] {
-  return [
-    operation(Controller.method.createVolume, async (request) => ({
-      volume: volumes.toMessage(await volumes.create(request)),
-    })),
-    operation(Controller.method.deleteVolume, async ({ volumeId, secrets }) => {
-      await volumes.delete(volumeId, secrets);
-      return {};
-    }),
-  ];
-}
-
-function listOperation(store: VolumeStore, volumes: VolumeOperations): Operation {
-  return operation(Controller.method.listVolumes, (request) => {
-    const { items, nextToken } = pageOf(store.list(), request, 'vol-');
-    return { entries: items.map((volume) => ({ volume: volumes.toMessage(volume) })), nextToken };
-  });
-}
-
-function snapshotOperations(snapshots: SnapshotOperations): Operation[] {
-  return [
-    operation(Controller.method.createSnapshot, async (request) => ({
-      snapshot: snapshots.toMessage(await snapshots.create(request)),
-    })),
-    operation(Controller.method.deleteSnapshot, async ({ snapshotId, secrets }) => {
-      await snapshots.delete(snapshotId, secrets);
-      return {};
-    }),
-  ];
-}
-
-function listSnapshotsOperation(snapshots: SnapshotOperations): Operation {
-  return operation(Controller.method.listSnapshots, (request) => {
-    const { items, nextToken } = snapshots.list(request);
-    return {
-      entries: items.map((snapshot) => ({ snapshot: snapshots.toMessage(snapshot) })),
-      nextToken,
-    };
-  });
-}
-
+/** A volume is published by a symbolic link to its file in place of a mount. */
 function nodeOperations(
   { nodeId, nodeSegments, store }: ServiceOptions,
   volumes: VolumeOperations,
@@ -162,14 +144,33 @@ function nodeOperations(
     })),
     operation(Node.method.nodeGetCapabilities, () => ({})),
     operation(Node.method.nodePublishVolume, (request) => {
-      publish(request, volumes, store);
+      const { volumeId, targetPath, volumeCapability } = checkTarget(request);
+      if (!volumes.supports(volumeId, volumeCapability ? [volumeCapability] : []))
+        throw new DriverStatus(Code.InvalidArgument, `volume ${volumeId} is of another type`);
+      if (linkAt(targetPath) !== store.file(volumeId))
+        symlinkSync(store.file(volumeId), targetPath);
       return {};
     }),
     operation(Node.method.nodeUnpublishVolume, (request) => {
-      unpublish(request, store);
+      const { volumeId, targetPath } = checkTarget(request);
+      if (linkAt(targetPath) === store.file(volumeId)) unlinkSync(targetPath);
       return {};
     }),
   ];
+}
+
+function checkTarget<T extends NodePublishVolumeRequest | NodeUnpublishVolumeRequest>(
+  request: T,
+): T {
+  if (request.volumeId === '' || request.targetPath === '')
+    throw new DriverStatus(Code.InvalidArgument, 'a volume id and a target path must be given');
+  return request;
+}
+
+/** The target of a symbolic link; undefined where there is none. */
+function linkAt(path: string): string | undefined {
+  const entry = lstatSync(path, { throwIfNoEntry: false });
+  return entry?.isSymbolicLink() === true ? readlinkSync(path) : undefined;
 }
 
 function operation<I extends DescMessage, O extends DescMessage>(

@@ -8,20 +8,15 @@ import type {
   VolumeSchema,
 } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import type { SampleCapability } from './capabilities.ts';
-import { createContents, pathInside } from './contents.ts';
 import { DriverStatus } from './driver-status.ts';
-import type { Pools, Segments } from './pools.ts';
-import { reservedBytesOf } from './reserved-bytes.ts';
 import type { OperationLocks } from './operation-locks.ts';
-import { REQUIRE_SECRET_PARAMETER, requireSecret } from './secrets.ts';
-import type { AccessType, StoredSource, StoredVolume, VolumeStore } from './volume-store.ts';
+import type { Pools, Segments } from './pools.ts';
+import type { StoredSource, StoredVolume, VolumeStore } from './volume-store.ts';
 
 export interface VolumeRules {
   readonly pools: Pools;
-  readonly capabilities: ReadonlySet<SampleCapability>;
   /** Names of mutable parameters; undefined accepts all. */
-  readonly mutableParameters: ReadonlySet<string> | undefined;
+  readonly mutableParameters: readonly string[] | undefined;
   readonly store: VolumeStore;
   readonly locks: OperationLocks;
 }
@@ -36,16 +31,10 @@ export class VolumeOperations {
     this.#rules = rules;
   }
 
-  /** Room within these segments for volumes with these parameters: altogether, and for one volume
-   * where there are several pools.
-   * @throws DriverStatus InvalidArgument */
-  capacity(
-    segments: Segments,
-    parameters: Readonly<Record<string, string>>,
-  ): MessageInitShape<typeof GetCapacityResponseSchema> {
+  /** Room within these segments: altogether, and for one volume where there are several pools. */
+  capacity(segments: Segments): MessageInitShape<typeof GetCapacityResponseSchema> {
     const { pools } = this.#rules;
-    const reservedBytes = reservedBytesOf(parameters);
-    const free = pools.within(segments).map((pool) => pools.freeBytes(pool, reservedBytes));
+    const free = pools.within(segments).map((pool) => pools.freeBytes(pool));
     return {
       availableCapacity: free.reduce((a, b) => a + b, 0n),
       ...(pools.areOnNodes
@@ -64,21 +53,16 @@ export class VolumeOperations {
 
   async create(request: CreateVolumeRequest): Promise<StoredVolume> {
     if (request.name === '') throw new DriverStatus(Code.InvalidArgument, 'no volume name given');
-    const accessType = accessTypeOf(request.volumeCapabilities);
-    const source = this.#parseSource(request.volumeContentSource);
     this.#checkMutable(request.mutableParameters);
-    const secretKey = request.parameters[REQUIRE_SECRET_PARAMETER] ?? '';
-    requireSecret(secretKey, request.secrets);
+    const source = sourceOf(request.volumeContentSource);
     const wanted = {
-      accessType,
-      secretKey,
+      accessType: accessTypeOf(request.volumeCapabilities),
       mutableParameters: { ...request.mutableParameters },
       ...(source === undefined ? {} : { source }),
     };
-    const existing = this.#findExisting(request, wanted);
-    // Checked again before the creation: another replica may have been faster.
+    // Looked for again before the creation: another replica may have been faster.
     return (
-      existing ??
+      this.#findExisting(request, wanted) ??
       this.#rules.locks.run(
         `name ${request.name}`,
         () => this.#findExisting(request, wanted) ?? this.#createVolume(request, wanted),
@@ -86,47 +70,39 @@ export class VolumeOperations {
     );
   }
 
-  async delete(handle: string, secrets: Readonly<Record<string, string>>): Promise<void> {
+  async delete(handle: string): Promise<void> {
     const { store, locks } = this.#rules;
     if (handle === '') throw new DriverStatus(Code.InvalidArgument, 'no volume id given');
-    const volume = store.byHandle(handle);
-    if (volume === undefined) return;
-    requireSecret(volume.secretKey, secrets);
-    await locks.run(`volume ${handle}`, () => store.delete(handle));
+    if (store.byHandle(handle) !== undefined)
+      await locks.run(`volume ${handle}`, () => store.delete(handle));
   }
 
-  async modify({
-    volumeId,
-    mutableParameters,
-    secrets,
-  }: ControllerModifyVolumeRequest): Promise<void> {
+  async modify(request: ControllerModifyVolumeRequest): Promise<void> {
     const { store, locks } = this.#rules;
-    requireSecret(this.get(volumeId).secretKey, secrets);
-    this.#checkMutable(mutableParameters);
-    await locks.run(`volume ${volumeId}`, () => {
-      const volume = this.get(volumeId);
-      store.replace({
-        ...volume,
-        mutableParameters: { ...volume.mutableParameters, ...mutableParameters },
-      });
+    const { handle } = this.get(request.volumeId);
+    this.#checkMutable(request.mutableParameters);
+    await locks.run(`volume ${handle}`, () => {
+      const volume = this.get(handle);
+      const mutableParameters = { ...volume.mutableParameters, ...request.mutableParameters };
+      store.replace({ ...volume, mutableParameters });
     });
   }
 
   /** Whether the volume has the access type of the capabilities.
    * @throws DriverStatus InvalidArgument for capabilities with no access type or both */
   supports(handle: string, capabilities: readonly VolumeCapability[]): boolean {
-    return this.get(handle).accessType === accessTypeOf(capabilities);
+    const accessType = accessTypeOf(capabilities);
+    return this.get(handle).accessType === accessType;
   }
 
   /** The volume as a message for answers, which has no field for mutable parameters. */
   toMessage(volume: StoredVolume): MessageInitShape<typeof VolumeSchema> {
     const { store, pools } = this.#rules;
     const segments = pools.segmentsOf(volume.pool ?? '');
-    const path = pathInside(store.directory(volume.handle), volume.accessType);
     return {
       volumeId: volume.handle,
       capacityBytes: volume.capacityBytes,
-      volumeContext: volume.accessType === 'block' ? { file: path } : { directory: path },
+      volumeContext: { file: store.file(volume.handle) },
       ...(volume.source === undefined ? {} : { contentSource: sourceMessage(volume.source) }),
       ...(segments === undefined ? {} : { accessibleTopology: [{ segments: { ...segments } }] }),
     };
@@ -137,157 +113,93 @@ export class VolumeOperations {
    *   being changed or deleted, OutOfRange */
   #findExisting(request: CreateVolumeRequest, wanted: Wanted): StoredVolume | undefined {
     const { store, locks, pools } = this.#rules;
-    const range = rangeOf(request);
+    const { requiredBytes, limitBytes } = rangeOf(request);
     const existing = store.byName(request.name);
     if (existing === undefined) return undefined;
     locks.checkFree(`volume ${existing.handle}`);
-    const isInPlace = pools.satisfies(existing.pool ?? '', request.accessibilityRequirements);
-    const difference = isInPlace
-      ? differenceOf(existing, wanted, range)
-      : `on ${existing.pool ?? 'another node'}`;
-    if (difference === undefined) return existing;
-    throw new DriverStatus(Code.AlreadyExists, `volume ${request.name} exists ${difference}`);
+    const { capacityBytes, accessType, source, pool = '' } = existing;
+    const isWanted =
+      pools.satisfies(pool, request.accessibilityRequirements) &&
+      capacityBytes >= requiredBytes &&
+      (limitBytes === 0n || capacityBytes <= limitBytes) &&
+      accessType === wanted.accessType &&
+      source?.handle === wanted.source?.handle;
+    if (isWanted) return existing;
+    const what = `${accessType}, ${capacityBytes} bytes, source ${source?.handle ?? 'none'}`;
+    throw new DriverStatus(
+      Code.AlreadyExists,
+      `volume ${request.name} exists and is different: ${what}, pool '${pool}'`,
+    );
   }
 
   #createVolume(request: CreateVolumeRequest, wanted: Wanted): StoredVolume {
     const { store, pools } = this.#rules;
-    const source = wanted.source === undefined ? undefined : this.#openSource(wanted.source);
-    const capacityBytes = capacityFor(rangeOf(request), source?.capacityBytes);
-    const pool = pools.choose(capacityBytes, {
-      requirement: request.accessibilityRequirements,
-      reservedBytes: reservedBytesOf(request.parameters),
-    });
-    const volume = {
-      name: request.name,
-      capacityBytes,
-      ...wanted,
-      ...(pool.name === '' ? {} : { pool: pool.name }),
-    };
-    return store.create(volume, (directory) =>
-      createContents(directory, volume, source?.directory),
-    );
-  }
-
-  #parseSource(source: VolumeContentSource | undefined): StoredSource | undefined {
-    if (source === undefined) return undefined;
-    const { case: kind, value } = source.type;
-    const { capabilities } = this.#rules;
-    if (kind === 'snapshot' && capabilities.has('CREATE_DELETE_SNAPSHOT'))
-      return { kind, handle: value.snapshotId };
-    if (kind === 'volume' && capabilities.has('CLONE_VOLUME'))
-      return { kind, handle: value.volumeId };
-    throw new DriverStatus(
-      Code.InvalidArgument,
-      kind === undefined
-        ? 'the volume content source is empty'
-        : `this driver can't create a volume from a ${kind}`,
-    );
+    const capacityBytes = capacityFor(rangeOf(request), this.#sizeOf(wanted.source));
+    const pool = pools.choose(capacityBytes, request.accessibilityRequirements);
+    const place = pool.name === '' ? {} : { pool: pool.name };
+    return store.create({ name: request.name, capacityBytes, ...wanted, ...place });
   }
 
   #checkMutable(parameters: Readonly<Record<string, string>>): void {
-    const { capabilities, mutableParameters } = this.#rules;
-    const names = Object.keys(parameters);
-    if (names.length > 0 && !capabilities.has('MODIFY_VOLUME'))
-      throw new DriverStatus(Code.InvalidArgument, 'this driver has no mutable parameters');
-    const unknown =
-      mutableParameters === undefined
-        ? undefined
-        : names.find((name) => !mutableParameters.has(name));
+    const known = this.#rules.mutableParameters;
+    const unknown = Object.keys(parameters).find((name) => known?.includes(name) === false);
     if (unknown !== undefined)
       throw new DriverStatus(Code.InvalidArgument, `there is no mutable parameter ${unknown}`);
   }
 
-  #openSource({ kind, handle }: StoredSource): {
-    readonly capacityBytes: bigint;
-    readonly directory: string;
-  } {
+  /** The bytes that a volume with this source has at least. */
+  #sizeOf(source: StoredSource | undefined): bigint | undefined {
+    if (source === undefined) return undefined;
+    const { kind, handle } = source;
     const { store } = this.#rules;
-    const from = kind === 'volume' ? store : store.snapshots;
-    const found = from.byHandle(handle);
-    if (found === undefined)
-      throw new DriverStatus(
-        Code.NotFound,
-        `cannot create a volume: there is no ${kind} ${handle}`,
-      );
-    return { capacityBytes: found.capacityBytes, directory: from.directory(handle) };
+    const found = (kind === 'volume' ? store : store.snapshots).byHandle(handle);
+    if (found !== undefined) return found.capacityBytes;
+    throw new DriverStatus(Code.NotFound, `there is no ${kind} ${handle}`);
   }
 }
 
-type Wanted = Omit<StoredVolume, 'handle' | 'name' | 'capacityBytes' | 'pool'>;
+type Wanted = Pick<StoredVolume, 'accessType' | 'source' | 'mutableParameters'>;
 
-interface Range {
-  readonly requiredBytes: bigint;
-  readonly limitBytes: bigint;
-}
-
-function rangeOf({ capacityRange }: CreateVolumeRequest): Range {
+function rangeOf({ capacityRange }: CreateVolumeRequest) {
   const { requiredBytes = 0n, limitBytes = 0n } = capacityRange ?? {};
   if (requiredBytes < 0n || limitBytes < 0n || (limitBytes > 0n && limitBytes < requiredBytes)) {
-    throw new DriverStatus(
-      Code.OutOfRange,
-      `no size is at least ${requiredBytes} and at most ${limitBytes} bytes`,
-    );
+    const why = `no size is at least ${requiredBytes} and at most ${limitBytes} bytes`;
+    throw new DriverStatus(Code.OutOfRange, why);
   }
   return { requiredBytes, limitBytes };
 }
 
-function accessTypeOf(capabilities: readonly VolumeCapability[]): AccessType {
-  if (capabilities.length === 0)
-    throw new DriverStatus(Code.InvalidArgument, 'no volume capabilities given');
-  const kinds = new Set(capabilities.map(({ accessType }) => accessType.case));
-  if (kinds.size > 1)
-    throw new DriverStatus(Code.InvalidArgument, 'a volume is block or mount, not both');
-  const [kind] = kinds;
-  if (kind === undefined)
-    throw new DriverStatus(Code.InvalidArgument, 'a volume capability has no access type');
+function accessTypeOf(capabilities: readonly VolumeCapability[]): StoredVolume['accessType'] {
+  const [kind, ...others] = new Set(capabilities.map(({ accessType }) => accessType.case));
+  if (kind === undefined || others.length > 0)
+    throw new DriverStatus(
+      Code.InvalidArgument,
+      'the volume capabilities must have one access type, block or mount',
+    );
   return kind;
-}
-
-/** How an existing volume differs from the requested one, as the end of a sentence; undefined where
- * it does not. */
-function differenceOf(
-  existing: StoredVolume,
-  wanted: Pick<StoredVolume, 'accessType' | 'source'>,
-  range: Range,
-): string | undefined {
-  const { capacityBytes, accessType, source } = existing;
-  if (
-    capacityBytes < range.requiredBytes ||
-    (range.limitBytes > 0n && capacityBytes > range.limitBytes)
-  )
-    return `with ${capacityBytes} bytes`;
-  if (accessType !== wanted.accessType) return `as a ${accessType} volume`;
-  if (source?.kind === wanted.source?.kind && source?.handle === wanted.source?.handle)
-    return undefined;
-  return source === undefined
-    ? 'and was created empty'
-    : `and was created from ${source.kind} ${source.handle}`;
 }
 
 /** The required size; without one the source's size; without a source 1 GiB, or the limit if that
  * is less. */
 function capacityFor(
-  { requiredBytes, limitBytes }: Range,
+  { requiredBytes, limitBytes }: ReturnType<typeof rangeOf>,
   sourceBytes: bigint | undefined,
 ): bigint {
-  if (sourceBytes === undefined)
-    return requiredBytes > 0n
-      ? requiredBytes
-      : limitBytes > 0n && limitBytes < GIB
-        ? limitBytes
-        : GIB;
-  const bytes = requiredBytes > 0n ? requiredBytes : sourceBytes;
-  if (bytes < sourceBytes)
-    throw new DriverStatus(
-      Code.OutOfRange,
-      `${bytes} bytes are less than the ${sourceBytes} of the source`,
-    );
-  if (limitBytes > 0n && bytes > limitBytes)
-    throw new DriverStatus(
-      Code.OutOfRange,
-      `the source has ${sourceBytes} bytes, at most ${limitBytes} are allowed`,
-    );
-  return bytes;
+  const usualBytes = sourceBytes ?? (limitBytes > 0n && limitBytes < GIB ? limitBytes : GIB);
+  const bytes = requiredBytes > 0n ? requiredBytes : usualBytes;
+  if (bytes >= (sourceBytes ?? 0n) && (limitBytes === 0n || bytes <= limitBytes)) return bytes;
+  throw new DriverStatus(
+    Code.OutOfRange,
+    `the source has ${sourceBytes} bytes, which is not what is asked for`,
+  );
+}
+
+function sourceOf(source: VolumeContentSource | undefined): StoredSource | undefined {
+  if (source === undefined) return undefined;
+  const { case: kind, value } = source.type;
+  if (kind === 'snapshot') return { kind, handle: value.snapshotId };
+  if (kind === 'volume') return { kind, handle: value.volumeId };
+  throw new DriverStatus(Code.InvalidArgument, 'the volume content source is empty');
 }
 
 function sourceMessage({

@@ -1,7 +1,18 @@
-import { DirectoryStore, type Stored } from './directory-store.ts';
+import { randomUUID } from 'node:crypto';
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { Code } from '#src/csi/status.ts';
+import { DriverStatus } from './driver-status.ts';
 
-/** The form of a volume: a directory (mount), or a file in place of a device (block). */
-export type AccessType = 'mount' | 'block';
+/** What volumes and snapshots have in common. */
+interface Stored {
+  readonly handle: string;
+  /** The name given at creation; a repeated creation with it returns the same item. */
+  readonly name: string;
+  readonly capacityBytes: bigint;
+  /** The pool that it uses capacity of; absent: of the only one. */
+  readonly pool?: string;
+}
 
 /** The content source of a volume. */
 export interface StoredSource {
@@ -9,90 +20,146 @@ export interface StoredSource {
   readonly handle: string;
 }
 
-/** The metadata of a volume. */
 export interface StoredVolume extends Stored {
-  /** Key that the secrets of each call for this volume must have; '': none. */
-  readonly secretKey: string;
-  readonly accessType: AccessType;
+  readonly accessType: 'mount' | 'block';
   /** Absent if it was created empty. */
   readonly source?: StoredSource;
   /** Parameters of its VolumeAttributesClass; ControllerModifyVolume changes them. */
   readonly mutableParameters: Readonly<Record<string, string>>;
 }
 
-/** The metadata of a snapshot. Its capacity is that of the volume at the time of the snapshot. */
+/** Its capacity is that of the volume at the time of the snapshot. */
 export interface StoredSnapshot extends Stored {
-  /** Key that the secrets of each call for this snapshot must have; '': none. */
-  readonly secretKey: string;
-  readonly accessType: AccessType;
   /** Handle of the volume that it is a snapshot of; the volume may be deleted. */
   readonly sourceVolume: string;
   readonly createdMs: number;
 }
 
-/** Volumes and snapshots, as directories of one folder. */
-export class VolumeStore extends DirectoryStore<StoredVolume> {
-  readonly snapshots: DirectoryStore<StoredSnapshot>;
+/** A part of a list. */
+interface Page<T> {
+  readonly items: readonly T[];
+  /** Asks for the next part; '' after the last one. */
+  readonly nextToken: string;
+}
 
-  constructor(folder: string) {
-    super(folder, { prefix: 'vol-', metadataFile: 'volume.json', parse: parseVolume });
-    this.snapshots = new DirectoryStore(folder, {
-      prefix: 'snap-',
-      metadataFile: 'snapshot.json',
-      parse: parseSnapshot,
-    });
+/** Items in memory, each also as a file of a folder, so that another process finds them. */
+class Store<T extends Stored> {
+  readonly #folder: string;
+  readonly #prefix: string;
+  readonly #byHandle = new Map<string, T>();
+  readonly #byName = new Map<string, T>();
+  readonly #usedBytes = new Map<string, bigint>();
+
+  /** Opens the folder, creates it if it is missing, and reads its items.
+   * @param prefix  of the handles; each is also the name of a file */
+  constructor(folder: string, prefix: string) {
+    this.#folder = resolve(folder);
+    this.#prefix = prefix;
+    mkdirSync(this.#folder, { recursive: true });
+    for (const name of readdirSync(this.#folder))
+      if (name.startsWith(prefix)) this.#remember(parse(readFileSync(this.file(name), 'utf8')));
+  }
+
+  /** The sum of the capacities in one pool. */
+  usedBytes(pool: string): bigint {
+    return this.#usedBytes.get(pool) ?? 0n;
+  }
+
+  /** All items, ordered by handle. */
+  list(): readonly T[] {
+    return [...this.#byHandle.values()].sort((a, b) => (a.handle < b.handle ? -1 : 1));
+  }
+
+  /** A page of items. The token is the last handle of a page, so that items which are created or
+   * deleted meanwhile neither repeat nor hide others.
+   * @throws DriverStatus for a negative size, and for a token of another list */
+  page(
+    isMeant: (item: T) => boolean,
+    at: { readonly maxEntries: number; readonly startingToken: string },
+  ): Page<T> {
+    const { maxEntries, startingToken } = at;
+    if (maxEntries < 0) throw new DriverStatus(Code.InvalidArgument, 'max_entries is negative');
+    if (startingToken !== '' && !startingToken.startsWith(this.#prefix))
+      throw new DriverStatus(Code.Aborted, `no page starts at "${startingToken}"`);
+    const rest = this.list().filter((item) => item.handle > startingToken && isMeant(item));
+    const items = rest.slice(0, maxEntries || rest.length);
+    return { items, nextToken: items.length < rest.length ? (items.at(-1)?.handle ?? '') : '' };
+  }
+
+  byHandle(handle: string): T | undefined {
+    return this.#byHandle.get(handle);
+  }
+
+  byName(name: string): T | undefined {
+    return this.#byName.get(name);
+  }
+
+  /** Absolute path of an item's file. */
+  file(handle: string): string {
+    return join(this.#folder, handle);
+  }
+
+  /** Creates an item with a new handle; the caller has checked that the name is free. */
+  create(item: Omit<T, 'handle'>): T {
+    // For a generic T the compiler can't see that the handle and the rest make a T.
+    const stored = { handle: `${this.#prefix}${randomUUID()}`, ...item } as unknown as T;
+    this.replace(stored);
+    return stored;
+  }
+
+  /** Writes by rename, so that a process that is killed meanwhile leaves the old item or the new. */
+  replace(item: T): void {
+    const file = this.file(`new-${item.handle}`);
+    writeFileSync(
+      file,
+      JSON.stringify(item, (_key, value: unknown) =>
+        typeof value === 'bigint' ? value.toString() : value,
+      ),
+    );
+    renameSync(file, this.file(item.handle));
+    this.#forget(item.handle);
+    this.#remember(item);
+  }
+
+  /** Removes an item, if it exists. */
+  delete(handle: string): void {
+    if (!this.#byHandle.has(handle)) return;
+    rmSync(this.file(handle), { force: true });
+    this.#forget(handle);
+  }
+
+  #remember(item: T): void {
+    this.#byHandle.set(item.handle, item);
+    this.#byName.set(item.name, item);
+    this.#count(item, item.capacityBytes);
+  }
+
+  #forget(handle: string): void {
+    const item = this.#byHandle.get(handle);
+    if (item === undefined) return;
+    this.#byHandle.delete(handle);
+    this.#byName.delete(item.name);
+    this.#count(item, -item.capacityBytes);
+  }
+
+  #count({ pool = '' }: T, bytes: bigint): void {
+    this.#usedBytes.set(pool, this.usedBytes(pool) + bytes);
   }
 }
 
-type Raw = Readonly<Record<string, unknown>>;
-
-function parseVolume(raw: Raw, handle: string): StoredVolume | undefined {
-  const base = parseBase(raw, handle);
-  if (base === undefined) return undefined;
-  const { source, mutableParameters, pool } = raw;
-  return {
-    ...base,
-    ...(isSource(source) ? { source } : {}),
-    ...(typeof pool === 'string' ? { pool } : {}),
-    mutableParameters: isObject(mutableParameters)
-      ? Object.fromEntries(
-          Object.entries(mutableParameters).map(([key, value]) => [key, String(value)]),
-        )
-      : {},
-  };
+/** Only this driver writes its files, so what they contain is not checked. */
+function parse<T extends Stored>(text: string): T {
+  return JSON.parse(text, (key, value: unknown) =>
+    key === 'capacityBytes' ? BigInt(String(value)) : value,
+  ) as T;
 }
 
-function parseSnapshot(raw: Raw, handle: string): StoredSnapshot | undefined {
-  const base = parseBase(raw, handle);
-  if (
-    base === undefined ||
-    typeof raw['sourceVolume'] !== 'string' ||
-    typeof raw['createdMs'] !== 'number'
-  )
-    return undefined;
-  return { ...base, sourceVolume: raw['sourceVolume'], createdMs: raw['createdMs'] };
-}
+/** The volumes and snapshots of a driver, in one folder. */
+export class VolumeStore extends Store<StoredVolume> {
+  readonly snapshots: Store<StoredSnapshot>;
 
-function parseBase(raw: Raw, handle: string) {
-  const { name, capacityBytes, secretKey, accessType } = raw;
-  if (typeof name !== 'string' || typeof capacityBytes !== 'string') return undefined;
-  return {
-    handle,
-    name,
-    capacityBytes: BigInt(capacityBytes),
-    secretKey: typeof secretKey === 'string' ? secretKey : '',
-    accessType: accessType === 'block' ? ('block' as const) : ('mount' as const),
-  };
-}
-
-function isSource(value: unknown): value is StoredSource {
-  return (
-    isObject(value) &&
-    (value['kind'] === 'snapshot' || value['kind'] === 'volume') &&
-    typeof value['handle'] === 'string'
-  );
-}
-
-function isObject(value: unknown): value is Raw {
-  return typeof value === 'object' && value !== null;
+  constructor(folder: string) {
+    super(folder, 'vol-');
+    this.snapshots = new Store(folder, 'snap-');
+  }
 }

@@ -8,10 +8,16 @@ import { STORAGE_PROVISIONER } from '#src/kube/keys.ts';
 import type { Class, KubeObject } from '#src/kube/objects.ts';
 import { claims, classes, type Resource, volumes } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
+import type { ApiServerUnderTest } from '../conformance/connection.ts';
 import { type DropIn, DropInBed } from '../harness/drop-in-bed.ts';
 import { type LateWatch, startLateWatch } from '../harness/late-watch.ts';
 import { until } from '../harness/until.ts';
-import type { Cluster } from './claim-lifecycle.ts';
+
+interface Cluster {
+  readonly server: ApiServerUnderTest;
+  /** Of an administrator. */
+  readonly kubeconfig: string;
+}
 
 const CLAIMS = 30;
 const LATE_MS = 100;

@@ -1,176 +1,142 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync } from 'node:fs';
-import { join } from 'node:path';
-import { afterEach, beforeEach, describe, it } from 'node:test';
-import { CsiClient } from '#src/gateway-client/client.ts';
+import { existsSync, readdirSync } from 'node:fs';
+import { afterEach, describe, it } from 'node:test';
+import { Controller, Node } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import {
-  type SampleDriver,
-  type SampleDriverOptions,
-  startSampleDriver,
-} from '../../../sandbox/driver/server.ts';
-import { makeFolder } from '../../harness/csi-folder.ts';
-import { failureOf, volumeRequest } from '../../harness/csi-gateway.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import type { SampleDriverOptions } from '../../../sandbox/driver/server.ts';
+import { volumeRequest } from '../../harness/csi-gateway.ts';
+import { blockCapability, openDriver, type DriverUnderTest } from '../../harness/sample-driver.ts';
+import { until } from '../../harness/until.ts';
 
-const SETTINGS = { timeoutMs: 5_000 };
+const { createVolume, deleteVolume, controllerModifyVolume, createSnapshot, listVolumes } =
+  Controller.method;
 const GIB = 1024n ** 3n;
 
 describe('sample driver', () => {
-  let folder: Awaited<ReturnType<typeof makeFolder>>;
-  let driver: SampleDriver;
-  let client: CsiClient;
-
-  async function start(options: Partial<SampleDriverOptions> = {}): Promise<void> {
-    driver = await startSampleDriver({
-      socket: folder.file('csi.sock'),
-      dataDir: folder.file('data'),
-      ...options,
-    });
-    client = new CsiClient({
-      address: { kind: 'unix', path: folder.file('csi.sock') },
-    });
-  }
-  async function stop(): Promise<void> {
-    client.close();
-    await driver.close();
-  }
-  beforeEach(async () => (folder = await makeFolder()));
-  afterEach(async () => {
-    await stop();
-    await folder.remove();
-  });
+  let d: DriverUnderTest;
+  const start = async (options: Partial<SampleDriverOptions> = {}): Promise<void> => {
+    d = await openDriver(options);
+  };
+  afterEach(() => d.close());
+  const make = async (name: string, more: object = {}) => {
+    const { volume } = await d.ask(createVolume, { ...volumeRequest(name), ...more });
+    assert.ok(volume !== undefined);
+    return volume;
+  };
+  const sized = (requiredBytes: bigint) => ({ capacityRange: { requiredBytes } });
 
   it('creates one volume per name, also after a restart', async () => {
     await start();
-    const request = { ...volumeRequest('a'), capacityRange: { requiredBytes: 5n * GIB } };
-    const { volume } = await client.createVolume(request, SETTINGS);
-    assert.equal(volume?.capacityBytes, 5n * GIB);
-    assert.ok(existsSync(volume.volumeContext['directory'] ?? ''));
-    await stop();
-    mkdirSync(join(folder.file('data'), 'vol-half-made'));
-    await start();
-    assert.equal((await client.createVolume(request, SETTINGS)).volume?.volumeId, volume.volumeId);
-    assert.deepEqual(
-      driver.volumes().map(({ name }) => name),
-      ['a'],
-      'a directory without metadata was never answered for',
-    );
-    assert.equal(
-      (await client.getCapacity({}, SETTINGS)).availableCapacity,
-      1024n * GIB - 5n * GIB,
-    );
+    const volume = await make('a', { ...sized(5n * GIB), mutableParameters: { iops: '1' } });
+    assert.ok(existsSync(volume.volumeContext['file'] ?? ''));
+    await d.restart();
+    assert.deepEqual(await make('a', sized(5n * GIB)), volume);
+    assert.deepEqual(d.driver.volumes()[0]?.mutableParameters, { iops: '1' });
+    const { availableCapacity } = await d.ask(Controller.method.getCapacity, {});
+    assert.equal(availableCapacity, 1024n * GIB - 5n * GIB);
   });
 
-  it('refuses an incompatible size for an existing name', async () => {
+  it('refuses a name that exists with another size, access type or source', async () => {
     await start();
-    await client.createVolume(
-      { ...volumeRequest('a'), capacityRange: { requiredBytes: 2n * GIB } },
-      SETTINGS,
-    );
-    const bigger = await failureOf(
-      client.createVolume(
-        { ...volumeRequest('a'), capacityRange: { requiredBytes: 3n * GIB } },
-        SETTINGS,
-      ),
-    );
-    assert.equal(bigger.code, Code.AlreadyExists);
-    await client.createVolume(
-      { ...volumeRequest('a'), capacityRange: { requiredBytes: GIB, limitBytes: 2n * GIB } },
-      SETTINGS,
-    );
+    const { volumeId } = await make('a', sized(2n * GIB));
+    const volumeContentSource = { type: { case: 'volume' as const, value: { volumeId } } };
+    for (const other of [
+      sized(3n * GIB),
+      { volumeCapabilities: [blockCapability] },
+      { volumeContentSource },
+    ])
+      assert.match(
+        await d.refusal(createVolume, { ...volumeRequest('a'), ...other }),
+        /^AlreadyExists: volume a exists and is different/,
+      );
+    await make('a', { capacityRange: { requiredBytes: GIB, limitBytes: 2n * GIB } });
+  });
+
+  it('clones a volume and a snapshot with the size of the source', async () => {
+    await start();
+    const { volumeId } = await make('source', sized(3n * GIB));
+    const taken = await d.ask(createSnapshot, { name: 's', sourceVolumeId: volumeId });
+    const snapshotId = taken.snapshot?.snapshotId ?? '';
+    for (const type of [
+      { case: 'volume' as const, value: { volumeId } },
+      { case: 'snapshot' as const, value: { snapshotId } },
+    ]) {
+      const clone = await make(`of a ${type.case}`, { volumeContentSource: { type } });
+      assert.equal(clone.capacityBytes, 3n * GIB);
+      assert.equal(clone.contentSource?.type.case, type.case);
+      assert.match(
+        await d.refusal(createVolume, {
+          ...volumeRequest('small'),
+          ...sized(GIB),
+          volumeContentSource: { type },
+        }),
+        /^OutOfRange/,
+      );
+    }
   });
 
   it('deletes a volume, and succeeds for an unknown handle', async () => {
     await start();
-    const { volume } = await client.createVolume(volumeRequest('a'), SETTINGS);
-    await client.deleteVolume({ volumeId: volume?.volumeId ?? '' }, SETTINGS);
-    assert.ok(!existsSync(volume?.volumeContext['directory'] ?? '/'));
-    await client.deleteVolume({ volumeId: volume?.volumeId ?? '' }, SETTINGS);
-    assert.equal(driver.volumes().length, 0);
+    const { volumeId } = await make('a');
+    for (const handle of [volumeId, volumeId, '../outside'])
+      await d.ask(deleteVolume, { volumeId: handle });
+    assert.deepEqual(readdirSync(d.file('data')), []);
   });
 
-  it('writes only in its folder, whatever name or handle is given', async () => {
+  it('publishes a volume by a link, and removes the link; both repeatable', async () => {
     await start();
-    mkdirSync(folder.file('outside'));
-    await client.deleteVolume({ volumeId: '../outside' }, SETTINGS);
-    assert.ok(existsSync(folder.file('outside')));
-    const { volume } = await client.createVolume(volumeRequest('../../evil'), SETTINGS);
-    assert.ok(volume?.volumeContext['directory']?.startsWith(folder.file('data')));
-  });
-
-  it('answers an invalid request with the code for its error', async () => {
-    await start({ capacityBytes: 3n * GIB });
-    const code = async (request: object): Promise<string> =>
-      (await failureOf(client.createVolume(request, SETTINGS))).codeName;
-    assert.equal(await code(volumeRequest('')), 'InvalidArgument');
-    assert.equal(await code({ name: 'a' }), 'InvalidArgument');
-    assert.equal(
-      await code({ ...volumeRequest('a'), capacityRange: { requiredBytes: 2n, limitBytes: 1n } }),
-      'OutOfRange',
-    );
-    assert.equal(
-      await code({ ...volumeRequest('a'), capacityRange: { requiredBytes: 4n * GIB } }),
-      'ResourceExhausted',
-    );
-    assert.equal(
-      (await failureOf(client.deleteVolume({ volumeId: '' }, SETTINGS))).codeName,
-      'InvalidArgument',
-    );
-  });
-
-  it('requires the secret of the class for creation and deletion', async () => {
-    await start();
-    const request = { ...volumeRequest('a'), parameters: { requireSecret: 'token' } };
-    assert.equal(
-      (await failureOf(client.createVolume(request, SETTINGS))).codeName,
-      'InvalidArgument',
-    );
-    const { volume } = await client.createVolume({ ...request, secrets: { token: 'x' } }, SETTINGS);
-    const volumeId = volume?.volumeId ?? '';
-    assert.equal(
-      (await failureOf(client.deleteVolume({ volumeId }, SETTINGS))).codeName,
-      'InvalidArgument',
-    );
-    await client.deleteVolume({ volumeId, secrets: { token: 'x' } }, SETTINGS);
+    const { volumeId } = await make('a');
+    const [volumeCapability] = volumeRequest('a').volumeCapabilities;
+    const target = { volumeId, targetPath: d.file('target') };
+    const request = { ...target, ...(volumeCapability && { volumeCapability }) };
+    for (const _again of [1, 2]) await d.ask(Node.method.nodePublishVolume, request);
+    assert.ok(existsSync(target.targetPath));
+    for (const _again of [1, 2]) await d.ask(Node.method.nodeUnpublishVolume, target);
+    assert.ok(!existsSync(target.targetPath));
   });
 
   it('lists every volume once over several pages', async () => {
     await start();
-    for (let i = 0; i < 5; i += 1) await client.createVolume(volumeRequest(`v${i}`), SETTINGS);
+    for (let i = 0; i < 5; i += 1) await make(`v${i}`);
     const seen: string[] = [];
     let startingToken = '';
     do {
-      const page = await client.listVolumes({ maxEntries: 2, startingToken }, SETTINGS);
-      assert.ok(page.entries.length <= 2);
+      const page = await d.ask(listVolumes, { maxEntries: 2, startingToken });
       seen.push(...page.entries.map(({ volume }) => volume?.volumeId ?? ''));
       startingToken = page.nextToken;
     } while (startingToken !== '');
     assert.equal(new Set(seen).size, 5);
-    assert.equal(
-      (await failureOf(client.listVolumes({ startingToken: 'junk' }, SETTINGS))).codeName,
-      'Aborted',
-    );
+    assert.equal(seen.length, 5);
   });
 
-  it('continues after the caller cancelled, and answers Aborted meanwhile', async () => {
-    await start({ delayMs: 600 });
-    assert.equal(
-      (await failureOf(client.createVolume(volumeRequest('a'), { timeoutMs: 30 }))).codeName,
-      'DeadlineExceeded',
-    );
-    assert.equal(
-      (await failureOf(client.createVolume(volumeRequest('a'), SETTINGS))).codeName,
-      'Aborted',
-    );
-    while (driver.volumes().length === 0) await new Promise((resolve) => setTimeout(resolve, 10));
-    await client.createVolume(volumeRequest('a'), SETTINGS);
-    assert.equal(driver.volumes().length, 1);
+  it('answers Aborted while another call works on the same volume', async () => {
+    const sleeping: (() => void)[] = [];
+    const sleep = () => new Promise<void>((resolve) => sleeping.push(resolve));
+    await start({ delayMs: 1, clock: { ...systemClock, sleep } });
+    const underWay = async (call: Promise<unknown>): Promise<void> => {
+      await until(() => sleeping.length > 0, 'the call is under way');
+      assert.match(await d.refusal(createVolume, volumeRequest('a')), /^Aborted/);
+      sleeping.pop()?.();
+      await call;
+    };
+    await underWay(d.ask(createVolume, volumeRequest('a')));
+    const [volume] = d.driver.volumes();
+    await underWay(d.ask(deleteVolume, { volumeId: volume?.handle ?? '' }));
   });
 
-  it('lets a hook answer, fail before or after the work, and counts calls', async () => {
-    const { DriverStatus } = await import('../../../sandbox/driver/driver-status.ts');
+  it('keeps the mutable parameters that a change does not name, and refuses unknown ones', async () => {
+    await start({ mutableParameters: ['iops', 'tier'] });
+    const { volumeId } = await make('a', { mutableParameters: { iops: '1', tier: 'fast' } });
+    await d.ask(controllerModifyVolume, { volumeId, mutableParameters: { iops: '2' } });
+    assert.deepEqual(d.driver.volumes()[0]?.mutableParameters, { iops: '2', tier: 'fast' });
+    const colour = { volumeId, mutableParameters: { colour: 'red' } };
+    assert.match(await d.refusal(controllerModifyVolume, colour), /^InvalidArgument: .* colour/);
+  });
+
+  it('lets a hook answer, or fail after the work', async () => {
     await start({
-      record: true,
       onCall: async ({ method, count, proceed }) => {
         if (method !== 'CreateVolume' || count > 2) return undefined;
         if (count === 1) return { volume: { volumeId: 'scripted' } };
@@ -178,21 +144,9 @@ describe('sample driver', () => {
         throw new DriverStatus(Code.Unavailable, 'lost');
       },
     });
-    assert.equal(
-      (await client.createVolume(volumeRequest('a'), SETTINGS)).volume?.volumeId,
-      'scripted',
-    );
-    assert.equal(driver.volumes().length, 0);
-    assert.equal(
-      (await failureOf(client.createVolume(volumeRequest('a'), SETTINGS))).details,
-      'lost',
-    );
-    assert.equal(driver.volumes().length, 1);
-    await client.createVolume(volumeRequest('a'), SETTINGS);
-    assert.equal(driver.counts.get('CreateVolume'), 3);
-    assert.deepEqual(
-      driver.calls.map(({ method }) => method),
-      ['CreateVolume', 'CreateVolume', 'CreateVolume'],
-    );
+    assert.equal((await make('a')).volumeId, 'scripted');
+    assert.equal(d.driver.volumes().length, 0);
+    assert.equal(await d.refusal(createVolume, volumeRequest('a')), 'Unavailable: lost');
+    assert.equal(d.driver.volumes().length, 1);
   });
 });

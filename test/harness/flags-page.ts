@@ -1,7 +1,7 @@
 import { commandFlags } from '#src/operator/flags.ts';
 import type { FlagSpec, FlagTable } from '#src/runtime/flags.ts';
 import type { CommandHelp } from '#src/runtime/parse-flags.ts';
-import { processes } from './processes.ts';
+import { processes } from '../../sandbox/processes.ts';
 
 const INTRODUCTION = `# Flags
 
@@ -25,7 +25,7 @@ _Upstream_ says whether external-provisioner has the flag: _same_, or how it dif
 `;
 
 /** The text of docs/flags.md. */
-export function flagsDocument(): string {
+export function flagsPage(): string {
   const sections = Object.entries(processes).map(([name, { summary, flags, command }]) =>
     [
       `## ${name}`,
