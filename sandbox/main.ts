@@ -57,28 +57,22 @@ async function start(context: Context): Promise<void> {
   await createNodes(client, flags.topology);
   const progress = new Progress({ client, log: quiet, print });
   closers.add('watches', () => progress.stop());
-
-  print('\nProvisioning the examples:');
-  for (const example of examples) {
-    progress.begin(example);
-    await createExample(client, example);
-  }
-  const unready = await progress.waitUntilReady(signalWithin(stopping, EXAMPLES_TIMEOUT_MS));
+  const run = { context, client, progress, examples, environment, redisAccess };
+  const unready = await provisionExamples(run);
+  if (flags.once) return finishOnce(run, unready);
   if (stopping.aborted) return;
-  if (flags.once)
-    return finishOnce({ context, client, progress, examples, environment, redisAccess }, unready);
   for (const each of unready) print(`  waiting for ${each}`);
-  const shellFile = join(resolve(flags.dataDir), 'shell');
-  const settings = shellSettings(environment, { cli: CLI, isOwnRedis: flags.redisUrl === '' });
-  await writeFile(shellFile, settings, { mode: 0o600 });
-  print(
-    describeEnvironment(environment, {
-      logsFolder: logsIn(context),
-      shellFile,
-      examplesFolder: relative('', folder),
-      claim: examples.find(({ resource }) => resource === claims)?.name ?? '',
-    }),
-  );
+  await printNext(run, folder);
+}
+
+/** Everything that a run over the examples needs. */
+interface Run {
+  readonly context: Context;
+  readonly client: KubeClient;
+  readonly progress: Progress;
+  readonly examples: readonly Example[];
+  readonly environment: Environment;
+  readonly redisAccess: RedisAccess;
 }
 
 async function open(context: Context, access: RedisAccess): Promise<Environment | undefined> {
@@ -113,14 +107,30 @@ async function open(context: Context, access: RedisAccess): Promise<Environment 
   });
 }
 
-/** Everything that a run over the examples needs. */
-interface Run {
-  readonly context: Context;
-  readonly client: KubeClient;
-  readonly progress: Progress;
-  readonly examples: readonly Example[];
-  readonly environment: Environment;
-  readonly redisAccess: RedisAccess;
+/** @returns the claims that did not become Bound and the pods that did not become Running */
+async function provisionExamples(run: Run): Promise<readonly string[]> {
+  const { context, client, progress, examples } = run;
+  printer(context)('\nProvisioning the examples:');
+  for (const example of examples) {
+    progress.begin(example);
+    await createExample(client, example);
+  }
+  return progress.waitUntilReady(signalWithin(context.stopping, EXAMPLES_TIMEOUT_MS));
+}
+
+/** Writes the file for a shell, and prints what runs and what can be tried. */
+async function printNext({ context, examples, environment }: Run, folder: string): Promise<void> {
+  const { flags } = context;
+  const shellFile = join(resolve(flags.dataDir), 'shell');
+  const settings = shellSettings(environment, { cli: CLI, isOwnRedis: flags.redisUrl === '' });
+  await writeFile(shellFile, settings, { mode: 0o600 });
+  const text = describeEnvironment(environment, {
+    logsFolder: logsIn(context),
+    shellFile,
+    examplesFolder: relative('', folder),
+    claim: examples.find(({ resource }) => resource === claims)?.name ?? '',
+  });
+  printer(context)(text);
 }
 
 /** `--once`: deletes the examples and exits.

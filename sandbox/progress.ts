@@ -38,13 +38,13 @@ export class Progress {
     readonly print: (line: string) => void;
   }) {
     this.#print = o.print;
-    const watch = <T extends KubeObject>(resource: Resource, onObject = (_: T) => {}) =>
+    const watch = <T extends KubeObject>(resource: Resource, onObject?: (object: T) => void) =>
       startReflector<T>({
         ...o,
         resource,
         transform: (raw) => raw as T,
         onChange: ({ object }) => {
-          onObject(object);
+          onObject?.(object);
           for (const check of this.#checks) check();
         },
       });

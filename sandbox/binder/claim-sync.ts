@@ -37,22 +37,25 @@ export class ClaimSync {
   }
 
   sync(claim: KubeObject): void {
-    const { deletionTimestamp, finalizers = [], annotations = {} } = claim.metadata;
+    const { deletionTimestamp, finalizers = [] } = claim.metadata;
     const isProtected = finalizers.includes(CLAIM_FINALIZER);
     if (deletionTimestamp !== undefined && isProtected && !this.#isUsed(claim)) {
       const rest = finalizers.filter((each) => each !== CLAIM_FINALIZER);
       this.#patch(claim, { metadata: { finalizers: rest } });
       if (rest.length === 0) return;
     }
-    const volumeName = textAt(claim, 'spec', 'volumeName');
-    const volume = this.#volume(volumeName);
-    if (volumeName === '') this.#findVolume(claim);
-    else {
-      const isOwn = volume !== undefined && isFor(volume, claim);
-      const wasBound = annotations[BIND_COMPLETED] !== undefined;
-      if (isOwn && (wasBound || fits(volume, claim))) this.#bind(volume, claim);
-      else if (wasBound && !isOwn) this.#markLost(claim);
-    }
+    if (textAt(claim, 'spec', 'volumeName') === '') this.#findVolume(claim);
+    else this.#syncNamed(claim);
+  }
+
+  /** A claim that names its volume: binds it, or marks the claim as lost if it was Bound and the
+   * volume is gone or belongs to another claim. */
+  #syncNamed(claim: KubeObject): void {
+    const volume = this.#volume(textAt(claim, 'spec', 'volumeName'));
+    const isOwn = volume !== undefined && isFor(volume, claim);
+    const wasBound = claim.metadata.annotations?.[BIND_COMPLETED] !== undefined;
+    if (isOwn && (wasBound || fits(volume, claim))) this.#bind(volume, claim);
+    else if (wasBound && !isOwn) this.#markLost(claim);
   }
 
   /** Whether a pod that has not ended uses a claim. */
@@ -64,7 +67,6 @@ export class ClaimSync {
     });
   }
 
-  /** The volume of a Bound claim is gone, or belongs to another claim. */
   #markLost(claim: KubeObject): void {
     if (textAt(claim, 'status', 'phase') === 'Lost') return;
     const message = 'Bound claim has lost its PersistentVolume. Data on this volume is lost!';

@@ -113,15 +113,14 @@ export class VolumeOperations {
    *   being changed or deleted, OutOfRange */
   #findExisting(request: CreateVolumeRequest, wanted: Wanted): StoredVolume | undefined {
     const { store, locks, pools } = this.#rules;
-    const { requiredBytes, limitBytes } = rangeOf(request);
+    const range = rangeOf(request);
     const existing = store.byName(request.name);
     if (existing === undefined) return undefined;
     locks.checkFree(`volume ${existing.handle}`);
     const { capacityBytes, accessType, source, pool = '' } = existing;
     const isWanted =
       pools.satisfies(pool, request.accessibilityRequirements) &&
-      capacityBytes >= requiredBytes &&
-      (limitBytes === 0n || capacityBytes <= limitBytes) &&
+      isWithin(range, capacityBytes) &&
       accessType === wanted.accessType &&
       source?.handle === wanted.source?.handle;
     if (isWanted) return existing;
@@ -160,13 +159,22 @@ export class VolumeOperations {
 
 type Wanted = Pick<StoredVolume, 'accessType' | 'source' | 'mutableParameters'>;
 
-function rangeOf({ capacityRange }: CreateVolumeRequest) {
+interface Range {
+  readonly requiredBytes: bigint;
+  readonly limitBytes: bigint;
+}
+
+function rangeOf({ capacityRange }: CreateVolumeRequest): Range {
   const { requiredBytes = 0n, limitBytes = 0n } = capacityRange ?? {};
   if (requiredBytes < 0n || limitBytes < 0n || (limitBytes > 0n && limitBytes < requiredBytes)) {
     const why = `no size is at least ${requiredBytes} and at most ${limitBytes} bytes`;
     throw new DriverStatus(Code.OutOfRange, why);
   }
   return { requiredBytes, limitBytes };
+}
+
+function isWithin({ requiredBytes, limitBytes }: Range, bytes: bigint): boolean {
+  return bytes >= requiredBytes && (limitBytes === 0n || bytes <= limitBytes);
 }
 
 function accessTypeOf(capabilities: readonly VolumeCapability[]): StoredVolume['accessType'] {
@@ -181,13 +189,11 @@ function accessTypeOf(capabilities: readonly VolumeCapability[]): StoredVolume['
 
 /** The required size; without one the source's size; without a source 1 GiB, or the limit if that
  * is less. */
-function capacityFor(
-  { requiredBytes, limitBytes }: ReturnType<typeof rangeOf>,
-  sourceBytes: bigint | undefined,
-): bigint {
+function capacityFor(range: Range, sourceBytes: bigint | undefined): bigint {
+  const { requiredBytes, limitBytes } = range;
   const usualBytes = sourceBytes ?? (limitBytes > 0n && limitBytes < GIB ? limitBytes : GIB);
   const bytes = requiredBytes > 0n ? requiredBytes : usualBytes;
-  if (bytes >= (sourceBytes ?? 0n) && (limitBytes === 0n || bytes <= limitBytes)) return bytes;
+  if (bytes >= (sourceBytes ?? 0n) && isWithin(range, bytes)) return bytes;
   throw new DriverStatus(
     Code.OutOfRange,
     `the source has ${sourceBytes} bytes, which is not what is asked for`,

@@ -56,8 +56,15 @@ class Store<T extends Stored> {
     this.#folder = resolve(folder);
     this.#prefix = prefix;
     mkdirSync(this.#folder, { recursive: true });
-    for (const name of readdirSync(this.#folder))
-      if (name.startsWith(prefix)) this.#remember(parse(readFileSync(this.file(name), 'utf8')));
+    for (const name of readdirSync(this.#folder).filter((each) => each.startsWith(prefix))) {
+      const text = readFileSync(this.file(name), 'utf8');
+      // Only this driver writes its files, so what they contain is not checked.
+      this.#remember(
+        JSON.parse(text, (key, value: unknown) =>
+          key === 'capacityBytes' ? BigInt(String(value)) : value,
+        ) as T,
+      );
+    }
   }
 
   /** The sum of the capacities in one pool. */
@@ -107,7 +114,7 @@ class Store<T extends Stored> {
     return stored;
   }
 
-  /** Writes by rename, so that a process that is killed meanwhile leaves the old item or the new. */
+  /** Writes by rename, so that a process that is killed meanwhile leaves one of both items. */
   replace(item: T): void {
     const file = this.file(`new-${item.handle}`);
     writeFileSync(
@@ -145,13 +152,6 @@ class Store<T extends Stored> {
   #count({ pool = '' }: T, bytes: bigint): void {
     this.#usedBytes.set(pool, this.usedBytes(pool) + bytes);
   }
-}
-
-/** Only this driver writes its files, so what they contain is not checked. */
-function parse<T extends Stored>(text: string): T {
-  return JSON.parse(text, (key, value: unknown) =>
-    key === 'capacityBytes' ? BigInt(String(value)) : value,
-  ) as T;
 }
 
 /** The volumes and snapshots of a driver, in one folder. */

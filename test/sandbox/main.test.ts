@@ -18,7 +18,8 @@ interface Run {
   readonly stderr: string;
 }
 
-describe('sutler sandbox', () => {
+// Each run has processes of its own, which wait for one another.
+describe('sutler sandbox', { concurrency: true }, () => {
   let dir: string;
   before(async () => (dir = await mkdtemp(join(tmpdir(), 'sutler-sandbox-'))));
   after(() => rm(dir, { recursive: true, force: true }));
@@ -32,7 +33,7 @@ describe('sutler sandbox', () => {
       );
     });
 
-  describe('--once', () => {
+  describe('--once', { concurrency: false }, () => {
     let result: Run;
     before(async () => (result = await run('once', '--once')));
 
@@ -76,7 +77,7 @@ describe('sutler sandbox', () => {
     assert.match(stderr, /^sutler sandbox: --examples: the folder \/none can't be read/);
   });
 
-  describe('without --once', () => {
+  describe('without --once', { concurrency: false }, () => {
     let printed = '';
     let sandbox: ReturnType<typeof spawn>;
     let ended: Promise<unknown[]>;
