@@ -58,7 +58,7 @@ function addMissing(target: JsonObject, defaults: JsonObject): void {
 }
 
 /** The templates of the claims that each pod gets. */
-export function templatesOf(set: KubeObject): readonly Json[] {
+function templatesOf(set: KubeObject): readonly Json[] {
   const templates = memberAt(set, 'spec', 'volumeClaimTemplates');
   return Array.isArray(templates) ? templates : [];
 }
