@@ -1,8 +1,34 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Fields } from '../../../../conformance/connection.ts';
-import type { CallAnswer } from '../../../../harness/differential/scripted-driver.ts';
-import type { Scenario } from '../../../../harness/differential/scenario.ts';
 import { isOneOf, type Scene } from '../../../../harness/differential/scene.ts';
+import { seeded } from '../../../../harness/seeded.ts';
+import type { Scenario } from '../../../../harness/differential/scenario.ts';
+import type { CallAnswer } from '../../../../harness/differential/scripted-driver.ts';
+
+/** Chooses by a seed. */
+export class Dice {
+  /** At least 0, less than 1. */
+  readonly next: () => number;
+
+  constructor(seed: number) {
+    this.next = seeded(seed);
+  }
+
+  /** True with the given probability. */
+  hits(chance: number): boolean {
+    return this.next() < chance;
+  }
+
+  /** An element of a list that is not empty. */
+  one<T>(list: readonly T[]): T {
+    return list[Math.floor(this.next() * list.length)] as T;
+  }
+
+  /** An element of the list with that probability. */
+  maybe<T>(chance: number, list: readonly T[]): readonly T[] {
+    return this.hits(chance) ? [this.one(list)] : [];
+  }
+}
 
 export type Texts = Readonly<Record<string, string>>;
 type Of<T> = T | ((scene: Scene) => T);
