@@ -28,9 +28,18 @@ export interface ClaimShape {
   readonly spec?: Fields;
 }
 
+/** @param more  by default it ends when the claim is Bound */
+export function scenario(
+  name: string,
+  title: string,
+  more: Partial<Omit<Scenario, 'name' | 'title'>> = {},
+): Scenario {
+  return { ends: bound, ...more, name, title };
+}
+
 /** Waits until the claim is Bound and has its event. */
 export async function bound(scene: Scene): Promise<void> {
-  await scene.until('the claim is Bound', () => scene.claim()?.status?.phase === 'Bound');
+  await scene.untilBound();
   await scene.until('the event ProvisioningSucceeded', () =>
     scene.hasEvent('ProvisioningSucceeded'),
   );
@@ -64,6 +73,13 @@ export function all(
   return async (scene) => {
     for (const step of steps) await step(scene);
   };
+}
+
+/** Waits until a volume of the scenario is Released. */
+export function released(scene: Scene): Promise<void> {
+  return scene.until('the volume is Released', () =>
+    scene.volumes().some((volume) => volume.status?.phase === 'Released'),
+  );
 }
 
 /** For `afterwards`: deletes nothing. */

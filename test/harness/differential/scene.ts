@@ -235,6 +235,10 @@ export class Scene {
     }
   }
 
+  untilBound(name = 'data'): Promise<void> {
+    return this.until(`${name} is Bound`, () => this.claim(name)?.status?.phase === 'Bound');
+  }
+
   /** Creates a claim of a plain class and waits until it is Bound: then the provisioner has seen
    * what was created before. */
   async marker(): Promise<void> {

@@ -201,6 +201,17 @@ export function fails(
   };
 }
 
+/** The same, of the first call alone. */
+export function failsOnce(
+  code: CodeName,
+  details: string,
+  method: ScriptedCall['method'] = 'CreateVolume',
+): CallAnswer {
+  return (call) => {
+    if (call.method === method && call.count === 1) throw status(code, details);
+  };
+}
+
 export function status(code: keyof typeof Code, details: string): DriverStatus {
   return new DriverStatus(codes[code], details);
 }

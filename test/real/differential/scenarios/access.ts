@@ -1,5 +1,5 @@
-import { bound, refused, type Scenario } from '../../../harness/differential/scenario.ts';
 import type { Fields } from '../../../conformance/connection.ts';
+import { refused, scenario, type Scenario } from '../../../harness/differential/scenario.ts';
 
 /** Access modes, volume modes and mount options. */
 export const access: readonly Scenario[] = [
@@ -30,20 +30,16 @@ export const access: readonly Scenario[] = [
     { accessModes: ['ReadWriteOnce', 'ReadOnlyMany'] },
     { mountOptions: ['ro'], parameters: { fstype: 'ext4' } },
   ),
-  {
-    name: 'acc-selector',
-    title: 'refuses a selector (B-18)',
+  scenario('acc-selector', 'refuses a selector (B-18)', {
     claim: { spec: { selector: { matchLabels: { a: 'b' } } } },
     ends: refused,
-  },
-  {
-    name: 'acc-selector-empty',
-    title: 'refuses an empty selector (B-18)',
+  }),
+  scenario('acc-selector-empty', 'refuses an empty selector (B-18)', {
     claim: { spec: { selector: {} } },
     ends: refused,
-  },
+  }),
 ];
 
 function made(name: string, what: string, spec: Fields, cls: Fields = {}): Scenario {
-  return { name, title: `creates a volume: ${what}`, class: cls, claim: { spec }, ends: bound };
+  return scenario(name, `creates a volume: ${what}`, { class: cls, claim: { spec } });
 }

@@ -1,21 +1,22 @@
+import type { Scene } from '../../../harness/differential/scene.ts';
+import { VOLUMES, claim } from '../../../conformance/objects.ts';
+import type { Fields } from '../../../conformance/connection.ts';
 import {
   all,
   bound,
   calls,
   ignored,
   refused,
+  scenario,
   type Scenario,
   stays,
 } from '../../../harness/differential/scenario.ts';
-import type { Scene } from '../../../harness/differential/scene.ts';
 import {
   type CallAnswer,
   type ScriptedCall,
   status,
   volumeFor,
 } from '../../../harness/differential/scripted-driver.ts';
-import { VOLUMES, claim } from '../../../conformance/objects.ts';
-import type { Fields } from '../../../conformance/connection.ts';
 
 const FROM_SOURCE = { kind: 'PersistentVolumeClaim', name: 'source' };
 const BLOCK = { volumeMode: 'Block' };
@@ -38,8 +39,7 @@ export const clones: readonly Scenario[] = [
   }),
   cloned('clone-twice', 'clones one claim twice at once', {
     between: (scene) => scene.makeClaim('twin', { dataSource: FROM_SOURCE }),
-    ends: (scene) =>
-      scene.until('the twin is Bound', () => scene.claim('twin')?.status?.phase === 'Bound'),
+    ends: (scene) => scene.untilBound('twin'),
   }),
   cloned('clone-static', 'clones a static volume', {
     makeSource: staticSource,
@@ -95,9 +95,7 @@ export const clones: readonly Scenario[] = [
       await scene.marker();
     },
   }),
-  {
-    name: 'clone-pending',
-    title: 'refuses a source that is Pending (D-10)',
+  scenario('clone-pending', 'refuses a source that is Pending (D-10)', {
     prepare: async (scene) => {
       await scene.makeClass(`late-${scene.className}`, LATE);
       await scene.makeClaim('source', { storageClassName: `late-${scene.className}` });
@@ -105,22 +103,16 @@ export const clones: readonly Scenario[] = [
     },
     claim: { spec: { dataSource: FROM_SOURCE } },
     ends: refused,
-  },
-  {
-    name: 'clone-missing',
-    title: 'refuses a source that does not exist (D-06)',
+  }),
+  scenario('clone-missing', 'refuses a source that does not exist (D-06)', {
     claim: { spec: { dataSource: FROM_SOURCE } },
     ends: refused,
-  },
-  {
-    name: 'clone-later',
-    title: 'clones once the source exists',
+  }),
+  scenario('clone-later', 'clones once the source exists', {
     claim: { spec: { dataSource: FROM_SOURCE } },
     ends: all(refused, (scene) => scene.makeClaim('source'), bound),
-  },
-  {
-    name: 'clone-bound-later',
-    title: 'clones once the source is Bound',
+  }),
+  scenario('clone-bound-later', 'clones once the source is Bound', {
     class: LATE,
     prepare: (scene) => scene.makeClaim('source'),
     claim: {
@@ -135,7 +127,7 @@ export const clones: readonly Scenario[] = [
         }),
       bound,
     ),
-  },
+  }),
   rejected('clone-driver-refuses', 'keeps the finalizer while the driver refuses', {
     answer: refusesClones,
   }),
@@ -231,10 +223,7 @@ function cloning(name: string, title: string, clone: Clone): Scenario {
       if (clone.makeSource === undefined)
         await scene.makeClaim('source', clone.source, clone.sourceMetadata);
       else await clone.makeSource(scene);
-      await scene.until(
-        'the source is Bound',
-        () => scene.claim('source')?.status?.phase === 'Bound',
-      );
+      await scene.untilBound('source');
       await clone.between?.(scene);
       await scene.makeClaim('data', {
         dataSource: FROM_SOURCE,

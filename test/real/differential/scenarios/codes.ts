@@ -5,10 +5,11 @@ import {
   calls,
   event,
   refused,
+  scenario,
   type Scenario,
   stays,
 } from '../../../harness/differential/scenario.ts';
-import { fails, status } from '../../../harness/differential/scripted-driver.ts';
+import { fails, failsOnce } from '../../../harness/differential/scripted-driver.ts';
 
 const CODES: readonly CodeName[] = [
   'Canceled',
@@ -34,56 +35,54 @@ export const codes: readonly Scenario[] = [
   ...CODES.flatMap((code): readonly Scenario[] => {
     const word = code.toLowerCase();
     return [
-      {
-        name: `create-${word}`,
-        title: `reports that CreateVolume ended with ${code}, and creates no volume (E-05)`,
-        answer: fails(code, `no: ${word}`),
-        ends: code === 'InvalidArgument' ? refused : all(refused, calls('CreateVolume', 2)),
-      },
-      {
-        name: `create-${word}-once`,
-        title: `creates the volume after CreateVolume ended with ${code} once`,
-        answer: (call) => {
-          if (call.method === 'CreateVolume' && call.count === 1) throw status(code, `no: ${word}`);
+      scenario(
+        `create-${word}`,
+        `reports that CreateVolume ended with ${code}, and creates no volume (E-05)`,
+        {
+          answer: fails(code, `no: ${word}`),
+          ends: code === 'InvalidArgument' ? refused : all(refused, calls('CreateVolume', 2)),
         },
-        ends: code === 'InvalidArgument' ? refused : bound,
-        ...(code === 'InvalidArgument' ? { afterwards: stays } : {}),
-      },
-      {
-        name: `delete-${word}`,
-        title: `deletes the volume after DeleteVolume ended with ${code} once, with an event`,
-        answer: (call) => {
-          if (call.method === 'DeleteVolume' && call.count === 1) throw status(code, `no: ${word}`);
+      ),
+      scenario(
+        `create-${word}-once`,
+        `creates the volume after CreateVolume ended with ${code} once`,
+        {
+          answer: failsOnce(code, `no: ${word}`),
+          ends: code === 'InvalidArgument' ? refused : bound,
+          ...(code === 'InvalidArgument' ? { afterwards: stays } : {}),
         },
-        ends: bound,
-        afterwards: async (scene) => {
-          await scene.deleteAll();
-          await event('VolumeFailedDelete')(scene);
+      ),
+      scenario(
+        `delete-${word}`,
+        `deletes the volume after DeleteVolume ended with ${code} once, with an event`,
+        {
+          answer: failsOnce(code, `no: ${word}`, 'DeleteVolume'),
+          afterwards: async (scene) => {
+            await scene.deleteAll();
+            await event('VolumeFailedDelete')(scene);
+          },
         },
-      },
+      ),
     ];
   }),
-  {
-    name: 'create-long-message',
-    title: 'reports any message of the driver unchanged',
+  scenario('create-long-message', 'reports any message of the driver unchanged', {
     answer: fails('Internal', 'pool "a" is 100% full:\n\ttry %s, %d or $(date) — später'),
     ends: refused,
-  },
-  {
-    name: 'create-no-message',
-    title: 'reports an error without a message',
+  }),
+  scenario('create-no-message', 'reports an error without a message', {
     answer: fails('Internal', ''),
     ends: refused,
-  },
-  {
-    name: 'delete-always-fails',
-    title: 'keeps the PersistentVolume while the driver can not delete the volume (P-37)',
-    answer: fails('Internal', 'busy', 'DeleteVolume'),
-    ends: bound,
-    afterwards: async (scene) => {
-      await scene.remove(`${scene.claims}/data`);
-      await event('VolumeFailedDelete', 'busy')(scene);
-      await calls('DeleteVolume', 2)(scene);
+  }),
+  scenario(
+    'delete-always-fails',
+    'keeps the PersistentVolume while the driver can not delete the volume (P-37)',
+    {
+      answer: fails('Internal', 'busy', 'DeleteVolume'),
+      afterwards: async (scene) => {
+        await scene.remove(`${scene.claims}/data`);
+        await event('VolumeFailedDelete', 'busy')(scene);
+        await calls('DeleteVolume', 2)(scene);
+      },
     },
-  },
+  ),
 ];

@@ -1,106 +1,78 @@
-import { bound, refused, type Scenario, stays } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
 import { claim, paths } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';
+import {
+  bound,
+  refused,
+  scenario,
+  type Scenario,
+  stays,
+} from '../../../harness/differential/scenario.ts';
 
 const SNAPSHOT_GROUP = 'snapshot.storage.k8s.io';
 const SNAP = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'snap' };
 
-/** Sources in other namespaces, with the feature gate on. */
-export const crossNamespace: readonly Scenario[] = [
-  fromSnapshot('cross-snap', 'restores from another namespace that grants it (C-20)', {}, bound),
-  fromSnapshot(
-    'cross-snap-named',
-    'restores the very snapshot that is granted (C-21)',
-    { to: { name: 'snap' } },
-    bound,
-  ),
-  fromSnapshot(
-    'cross-snap-name-empty',
-    'treats an empty name as every name (C-23)',
-    { to: { name: '' } },
-    bound,
-  ),
-  fromSnapshot('cross-snap-no-grant', 'refuses without a grant (C-26)', null, refused),
-  fromSnapshot(
-    'cross-snap-at-home',
+interface Grant {
+  readonly namespaceOf?: (scene: Scene) => string;
+  readonly from?: Fields;
+  readonly to?: Fields;
+  readonly spec?: Fields | ((scene: Scene) => Fields);
+}
+
+/** Grants that do not allow to restore the snapshot. */
+const REFUSED: Readonly<Record<string, readonly [title: string, given: Grant | null]>> = {
+  'no-grant': ['refuses without a grant (C-26)', null],
+  'at-home': [
     'refuses a grant of the wrong namespace (C-28)',
     { namespaceOf: (scene) => scene.namespace },
-    refused,
-  ),
-  fromSnapshot(
-    'cross-snap-from-group',
-    'refuses a grant from another group (C-29)',
-    { from: { group: 'wrong.io' } },
-    refused,
-  ),
-  fromSnapshot(
-    'cross-snap-from-kind',
-    'refuses a grant from another kind (C-30)',
-    { from: { kind: 'Wrong' } },
-    refused,
-  ),
-  fromSnapshot(
-    'cross-snap-from-namespace',
+  ],
+  'from-group': ['refuses a grant from another group (C-29)', { from: { group: 'wrong.io' } }],
+  'from-kind': ['refuses a grant from another kind (C-30)', { from: { kind: 'Wrong' } }],
+  'from-namespace': [
     'refuses a grant from another namespace (C-31)',
     { from: { namespace: 'wrong' } },
-    refused,
+  ],
+  'to-kind': ['refuses a grant to another kind (C-32)', { to: { kind: 'Wrong' } }],
+  'to-group': ['refuses a grant to another group (C-33)', { to: { group: 'wrong.io' } }],
+  'to-name': ['refuses a grant to another name (C-34)', { to: { name: 'wrong' } }],
+  empty: ['refuses an empty grant (C-35)', { spec: { from: [], to: [] } }],
+  halves: ['does not combine `from` entries that match in part', { spec: partialMatches }],
+};
+
+/** Sources in other namespaces, with the feature gate on. */
+export const crossNamespace: readonly Scenario[] = [
+  fromSnapshot('cross-snap', 'restores from another namespace that grants it (C-20)', {}),
+  fromSnapshot('cross-snap-named', 'restores the very snapshot that is granted (C-21)', {
+    to: { name: 'snap' },
+  }),
+  fromSnapshot('cross-snap-name-empty', 'treats an empty name as every name (C-23)', {
+    to: { name: '' },
+  }),
+  ...Object.entries(REFUSED).map(([name, [title, given]]) => ({
+    ...fromSnapshot(`cross-snap-${name}`, title, given, refused),
+    afterwards: stays,
+  })),
+  scenario(
+    'cross-snap-own',
+    'restores by a reference to the own namespace without a grant (C-24)',
+    {
+      prepare: (scene) => makeSnapshot(scene, 'snap'),
+      claim: (scene) => ({ spec: { dataSourceRef: { ...SNAP, namespace: scene.namespace } } }),
+    },
   ),
-  fromSnapshot(
-    'cross-snap-to-kind',
-    'refuses a grant to another kind (C-32)',
-    { to: { kind: 'Wrong' } },
-    refused,
-  ),
-  fromSnapshot(
-    'cross-snap-to-group',
-    'refuses a grant to another group (C-33)',
-    { to: { group: 'wrong.io' } },
-    refused,
-  ),
-  fromSnapshot(
-    'cross-snap-to-name',
-    'refuses a grant to another name (C-34)',
-    { to: { name: 'wrong' } },
-    refused,
-  ),
-  fromSnapshot(
-    'cross-snap-empty',
-    'refuses an empty grant (C-35)',
-    { spec: { from: [], to: [] } },
-    refused,
-  ),
-  fromSnapshot(
-    'cross-snap-halves',
-    'does not combine `from` entries that match in part',
-    { spec: partialMatches },
-    refused,
-  ),
-  {
-    name: 'cross-snap-own',
-    title: 'restores by a reference to the own namespace without a grant (C-24)',
-    prepare: (scene) => makeSnapshot(scene, 'snap'),
-    claim: (scene) => ({ spec: { dataSourceRef: { ...SNAP, namespace: scene.namespace } } }),
-    ends: bound,
-  },
-  {
-    name: 'cross-snap-plain',
-    title: 'restores within a namespace with the feature gate on (C-19)',
+  scenario('cross-snap-plain', 'restores within a namespace with the feature gate on (C-19)', {
     prepare: (scene) => makeSnapshot(scene, 'snap'),
     claim: { spec: { dataSource: SNAP } },
-    ends: bound,
-  },
-  {
-    name: 'cross-snap-later',
-    title: 'restores once the grant exists',
+  }),
+  scenario('cross-snap-later', 'restores once the grant exists', {
     ...snapshotElsewhere(null),
     ends: async (scene) => {
       await refused(scene);
       await grant(scene, {}, SNAP);
       await bound(scene);
     },
-  },
+  }),
   fromClaim('cross-clone', 'clones from another namespace that grants it (D-32)', {}, bound),
   fromClaim(
     'cross-clone-named',
@@ -123,26 +95,13 @@ export const crossNamespace: readonly Scenario[] = [
   fromClaim('cross-clone-no-grant', 'refuses to clone without a grant (D-48)', null, refused),
 ];
 
-interface Grant {
-  readonly namespaceOf?: (scene: Scene) => string;
-  readonly from?: Fields;
-  readonly to?: Fields;
-  readonly spec?: Fields | ((scene: Scene) => Fields);
-}
-
 function fromSnapshot(
   name: string,
   title: string,
   given: Grant | null,
-  ends: Scenario['ends'],
+  ends: Scenario['ends'] = bound,
 ): Scenario {
-  return {
-    name,
-    title,
-    ...snapshotElsewhere(given),
-    ends,
-    ...(ends === refused ? { afterwards: stays } : {}),
-  };
+  return { name, title, ...snapshotElsewhere(given), ends };
 }
 
 function snapshotElsewhere(given: Grant | null): Pick<Scenario, 'prepare' | 'claim'> {
@@ -175,10 +134,7 @@ function fromClaim(
         paths(scene.otherNamespace).claims,
         claim('source', { spec: { storageClassName: scene.className } }),
       );
-      await scene.until(
-        'the source is Bound',
-        () => scene.claim('source')?.status?.phase === 'Bound',
-      );
+      await scene.untilBound('source');
       await waitForGrants(scene);
       const ref = {
         kind: 'PersistentVolumeClaim',

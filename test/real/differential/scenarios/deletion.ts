@@ -1,8 +1,15 @@
-import { bound, event, ignored, type Scenario } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
-import { fails } from '../../../harness/differential/scripted-driver.ts';
 import { VOLUMES } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
+import {
+  bound,
+  event,
+  ignored,
+  released,
+  scenario,
+  type Scenario,
+} from '../../../harness/differential/scenario.ts';
+import { fails } from '../../../harness/differential/scripted-driver.ts';
 
 const FINALIZER = 'external-provisioner.volume.kubernetes.io/finalizer';
 const ATTACHMENTS = '/apis/storage.k8s.io/v1/volumeattachments';
@@ -11,34 +18,30 @@ const DELETION_SECRET = 'volume.kubernetes.io/provisioner-deletion-secret-';
 
 /** Provisioned volumes: finalizer, policy, deletion and its secrets. */
 export const deletion: readonly Scenario[] = [
-  {
-    name: 'del-retain',
-    title: 'keeps a volume whose policy is Retain, and removes the finalizer (P-16, P-33)',
-    class: { reclaimPolicy: 'Retain' },
-    ends: async (scene) => {
-      await bound(scene);
-      await finalizer(scene, false);
+  scenario(
+    'del-retain',
+    'keeps a volume whose policy is Retain, and removes the finalizer (P-16, P-33)',
+    {
+      class: { reclaimPolicy: 'Retain' },
+      ends: async (scene) => {
+        await bound(scene);
+        await finalizer(scene, false);
+      },
+      afterwards: async (scene) => {
+        await release(scene);
+        await ignored(scene);
+      },
     },
-    afterwards: async (scene) => {
-      await release(scene);
-      await ignored(scene);
-    },
-  },
-  {
-    name: 'del-retain-then-delete',
-    title: 'deletes a retained volume when its policy changes (R-23)',
+  ),
+  scenario('del-retain-then-delete', 'deletes a retained volume when its policy changes (R-23)', {
     class: { reclaimPolicy: 'Retain' },
-    ends: bound,
     afterwards: async (scene) => {
       await release(scene);
       await policy(scene, 'Delete');
       await scene.until('the volume is gone', () => scene.volumes().length === 0);
     },
-  },
-  {
-    name: 'del-flips',
-    title: 'removes and adds the finalizer as the policy changes (R-23)',
-    ends: bound,
+  }),
+  scenario('del-flips', 'removes and adds the finalizer as the policy changes (R-23)', {
     afterwards: async (scene) => {
       await policy(scene, 'Retain');
       await finalizer(scene, false);
@@ -46,11 +49,8 @@ export const deletion: readonly Scenario[] = [
       await finalizer(scene, true);
       await scene.deleteAll();
     },
-  },
-  {
-    name: 'del-finalizer-among-others',
-    title: 'removes only its own finalizer',
-    ends: bound,
+  }),
+  scenario('del-finalizer-among-others', 'removes only its own finalizer', {
     afterwards: async (scene) => {
       const volume = scene.volume();
       const path = `${VOLUMES}/${volume?.metadata.name ?? ''}`;
@@ -62,50 +62,50 @@ export const deletion: readonly Scenario[] = [
       await policy(scene, 'Retain');
       await finalizer(scene, false);
     },
-  },
-  {
-    name: 'del-retain-while-failing',
-    title: 'keeps a Released volume whose policy becomes Retain before the driver could delete it',
-    answer: fails('Internal', 'busy', 'DeleteVolume'),
-    ends: bound,
-    afterwards: async (scene) => {
-      await scene.remove(`${scene.claims}/data`);
-      await event('VolumeFailedDelete', 'busy')(scene);
-      await policy(scene, 'Retain');
-      await finalizer(scene, false);
-      await ignored(scene);
+  }),
+  scenario(
+    'del-retain-while-failing',
+    'keeps a Released volume whose policy becomes Retain before the driver could delete it',
+    {
+      answer: fails('Internal', 'busy', 'DeleteVolume'),
+      afterwards: async (scene) => {
+        await scene.remove(`${scene.claims}/data`);
+        await event('VolumeFailedDelete', 'busy')(scene);
+        await policy(scene, 'Retain');
+        await finalizer(scene, false);
+        await ignored(scene);
+      },
     },
-  },
-  {
-    name: 'del-volume-first',
-    title: 'deletes nothing while the claim of a deleted PersistentVolume exists (P-79)',
-    ends: bound,
-    afterwards: async (scene) => {
-      await scene.remove(`${VOLUMES}/${scene.volume()?.metadata.name ?? ''}`);
-      await scene.until(
-        'the volume is being deleted',
-        () => scene.volume()?.metadata.deletionTimestamp !== undefined,
-      );
-      await ignored(scene);
+  ),
+  scenario(
+    'del-volume-first',
+    'deletes nothing while the claim of a deleted PersistentVolume exists (P-79)',
+    {
+      afterwards: async (scene) => {
+        await scene.remove(`${VOLUMES}/${scene.volume()?.metadata.name ?? ''}`);
+        await scene.until(
+          'the volume is being deleted',
+          () => scene.volume()?.metadata.deletionTimestamp !== undefined,
+        );
+        await ignored(scene);
+      },
     },
-  },
-  {
-    name: 'del-volume-first-then-claim',
-    title: 'deletes the volume of a deleted PersistentVolume once its claim is gone (P-78)',
-    ends: bound,
-    afterwards: async (scene) => {
-      await scene.remove(`${VOLUMES}/${scene.volume()?.metadata.name ?? ''}`);
-      await scene.until(
-        'the volume is being deleted',
-        () => scene.volume()?.metadata.deletionTimestamp !== undefined,
-      );
-      await scene.deleteAll();
+  ),
+  scenario(
+    'del-volume-first-then-claim',
+    'deletes the volume of a deleted PersistentVolume once its claim is gone (P-78)',
+    {
+      afterwards: async (scene) => {
+        await scene.remove(`${VOLUMES}/${scene.volume()?.metadata.name ?? ''}`);
+        await scene.until(
+          'the volume is being deleted',
+          () => scene.volume()?.metadata.deletionTimestamp !== undefined,
+        );
+        await scene.deleteAll();
+      },
     },
-  },
-  {
-    name: 'del-attached',
-    title: 'waits until the volume is detached, with an event (F-05)',
-    ends: bound,
+  ),
+  scenario('del-attached', 'waits until the volume is detached, with an event (F-05)', {
     afterwards: async (scene) => {
       await attach(scene);
       await scene.remove(`${scene.claims}/data`);
@@ -113,16 +113,13 @@ export const deletion: readonly Scenario[] = [
       await scene.remove(`${ATTACHMENTS}/${scene.className}`);
       await scene.until('the volume is gone', () => scene.volumes().length === 0);
     },
-  },
-  {
-    name: 'del-attached-elsewhere',
-    title: 'ignores the attachment of another volume (F-08)',
-    ends: bound,
+  }),
+  scenario('del-attached-elsewhere', 'ignores the attachment of another volume (F-08)', {
     afterwards: async (scene) => {
       await attach(scene, 'another-volume');
       await scene.deleteAll();
     },
-  },
+  }),
   ...secretScenarios(),
 ];
 
@@ -133,28 +130,26 @@ function secretScenarios(): readonly Scenario[] {
       [`${P}provisioner-secret-namespace`]: scene.namespace,
     },
   });
-  const scenario = (
+  const withCreds = (
     name: string,
     title: string,
     afterwards: (scene: Scene) => Promise<unknown>,
-  ): Scenario => ({
-    name,
-    title,
-    class: withSecret,
-    prepare: async (scene) => {
-      await scene.makeSecret('creds', { user: 'anna' });
-      await scene.makeSecret('others', { user: 'berta' });
-    },
-    ends: bound,
-    afterwards,
-  });
+  ): Scenario =>
+    scenario(name, title, {
+      class: withSecret,
+      prepare: async (scene) => {
+        await scene.makeSecret('creds', { user: 'anna' });
+        await scene.makeSecret('others', { user: 'berta' });
+      },
+      afterwards,
+    });
   const annotate = (scene: Scene, annotations: Fields) =>
     scene.patch(`${VOLUMES}/${scene.volume()?.metadata.name ?? ''}`, { metadata: { annotations } });
   return [
-    scenario('del-secret', 'deletes with the annotated secret (F-12)', (scene) =>
+    withCreds('del-secret', 'deletes with the annotated secret (F-12)', (scene) =>
       scene.deleteAll(),
     ),
-    scenario(
+    withCreds(
       'del-secret-class-gone',
       'deletes with the annotated secret when the class is gone (F-13)',
       async (scene) => {
@@ -162,7 +157,7 @@ function secretScenarios(): readonly Scenario[] {
         await scene.deleteAll();
       },
     ),
-    scenario(
+    withCreds(
       'del-secret-other',
       'deletes with the annotated secret, not with that of the class (F-14)',
       async (scene) => {
@@ -170,7 +165,7 @@ function secretScenarios(): readonly Scenario[] {
         await scene.deleteAll();
       },
     ),
-    scenario(
+    withCreds(
       'del-secret-gone',
       'deletes although the annotated secret is gone (F-15)',
       async (scene) => {
@@ -182,7 +177,7 @@ function secretScenarios(): readonly Scenario[] {
         );
       },
     ),
-    scenario(
+    withCreds(
       'del-secret-empty',
       'deletes without secrets if the annotations are empty (F-10)',
       async (scene) => {
@@ -193,7 +188,7 @@ function secretScenarios(): readonly Scenario[] {
         await scene.deleteAll();
       },
     ),
-    scenario(
+    withCreds(
       'del-secret-half-empty',
       'deletes without secrets if one annotation is empty (R-20)',
       async (scene) => {
@@ -201,7 +196,7 @@ function secretScenarios(): readonly Scenario[] {
         await scene.deleteAll();
       },
     ),
-    scenario(
+    withCreds(
       'del-secret-half-noted',
       'uses the class if one of the annotations is missing (F-16)',
       async (scene) => {
@@ -209,14 +204,14 @@ function secretScenarios(): readonly Scenario[] {
         await scene.deleteAll();
       },
     ),
-    scenario('del-secret-unnoted', 'uses the class if there are no annotations', async (scene) => {
+    withCreds('del-secret-unnoted', 'uses the class if there are no annotations', async (scene) => {
       await annotate(scene, {
         [`${DELETION_SECRET}name`]: null,
         [`${DELETION_SECRET}namespace`]: null,
       });
       await scene.deleteAll();
     }),
-    scenario(
+    withCreds(
       'del-secret-unnoted-no-class',
       'deletes without secrets if there are no annotations and the class is gone',
       async (scene) => {
@@ -229,36 +224,35 @@ function secretScenarios(): readonly Scenario[] {
         await scene.deleteAll();
       },
     ),
-    {
-      name: 'del-secret-unresolved',
-      title: 'deletes nothing if the secret of the class needs a claim annotation (F-03, R-21)',
-      class: {
-        parameters: {
-          [`${P}provisioner-secret-name`]: "${pvc.annotations['which']}",
-          [`${P}provisioner-secret-namespace`]: '${pvc.namespace}',
+    scenario(
+      'del-secret-unresolved',
+      'deletes nothing if the secret of the class needs a claim annotation (F-03, R-21)',
+      {
+        class: {
+          parameters: {
+            [`${P}provisioner-secret-name`]: "${pvc.annotations['which']}",
+            [`${P}provisioner-secret-namespace`]: '${pvc.namespace}',
+          },
+        },
+        claim: { annotations: { which: 'creds' } },
+        prepare: (scene) => scene.makeSecret('creds', { user: 'anna' }),
+        afterwards: async (scene) => {
+          await annotate(scene, {
+            [`${DELETION_SECRET}name`]: null,
+            [`${DELETION_SECRET}namespace`]: null,
+          });
+          await scene.remove(`${scene.claims}/data`);
+          await event('VolumeFailedDelete')(scene);
         },
       },
-      claim: { annotations: { which: 'creds' } },
-      prepare: (scene) => scene.makeSecret('creds', { user: 'anna' }),
-      ends: bound,
-      afterwards: async (scene) => {
-        await annotate(scene, {
-          [`${DELETION_SECRET}name`]: null,
-          [`${DELETION_SECRET}namespace`]: null,
-        });
-        await scene.remove(`${scene.claims}/data`);
-        await event('VolumeFailedDelete')(scene);
-      },
-    },
+    ),
   ];
 }
 
 /** Deletes the claim, and waits until its volume is Released. */
 export async function release(scene: Scene): Promise<void> {
   await scene.remove(`${scene.claims}/data`);
-  await scene.until('the volume is Released', () =>
-    scene.volumes().some((volume) => volume.status?.phase === 'Released'),
-  );
+  await released(scene);
 }
 
 async function policy(scene: Scene, persistentVolumeReclaimPolicy: string): Promise<void> {

@@ -1,13 +1,11 @@
-import { bound, refused, type Scenario } from '../../../harness/differential/scenario.ts';
 import { makeAttributesClass, named } from './attributes-classes.ts';
 import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';
+import { refused, scenario, type Scenario } from '../../../harness/differential/scenario.ts';
 
 /** A driver that can only create and delete volumes. */
 export const fewCapabilities: readonly Scenario[] = [
-  { name: 'few-plain', title: 'creates a plain volume', ends: bound },
-  {
-    name: 'few-snapshot',
-    title: 'refuses a restore if the driver has no snapshots',
+  scenario('few-plain', 'creates a plain volume'),
+  scenario('few-snapshot', 'refuses a restore if the driver has no snapshots', {
     prepare: (scene) => makeSnapshot(scene, 'snap'),
     claim: {
       spec: {
@@ -15,32 +13,22 @@ export const fewCapabilities: readonly Scenario[] = [
       },
     },
     ends: refused,
-  },
-  {
-    name: 'few-clone',
-    title: 'refuses a clone if the driver can’t clone (D-02)',
+  }),
+  scenario('few-clone', 'refuses a clone if the driver can’t clone (D-02)', {
     prepare: async (scene) => {
       await scene.makeClass(`source-${scene.className}`);
       await scene.makeClaim('source', { storageClassName: `source-${scene.className}` });
-      await scene.until(
-        'the source is Bound',
-        () => scene.claim('source')?.status?.phase === 'Bound',
-      );
+      await scene.untilBound('source');
     },
     claim: { spec: { dataSource: { kind: 'PersistentVolumeClaim', name: 'source' } } },
     ends: refused,
-  },
-  {
-    name: 'few-vac',
-    title: 'refuses a VolumeAttributesClass if the driver can’t modify (B-38)',
+  }),
+  scenario('few-vac', 'refuses a VolumeAttributesClass if the driver can’t modify (B-38)', {
     prepare: (scene) => makeAttributesClass(scene),
     claim: named,
     ends: refused,
-  },
-  {
-    name: 'few-attached',
-    title: 'ignores attachments if the driver does not attach (R-28)',
-    ends: bound,
+  }),
+  scenario('few-attached', 'ignores attachments if the driver does not attach (R-28)', {
     afterwards: async (scene) => {
       await scene.create('/apis/storage.k8s.io/v1/volumeattachments', {
         apiVersion: 'storage.k8s.io/v1',
@@ -54,5 +42,5 @@ export const fewCapabilities: readonly Scenario[] = [
       });
       await scene.deleteAll();
     },
-  },
+  }),
 ];

@@ -1,10 +1,17 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { bound, ignored, refused, type Scenario } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
-import { fails } from '../../../harness/differential/scripted-driver.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 import { makeAttributesClass, named } from './attributes-classes.ts';
 import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';
+import {
+  bound,
+  ignored,
+  refused,
+  released,
+  scenario,
+  type Scenario,
+} from '../../../harness/differential/scenario.ts';
+import { fails } from '../../../harness/differential/scripted-driver.ts';
 
 /** All flags at once: none affects what another one does. */
 export const FLAGS = [
@@ -59,34 +66,25 @@ export const flags: readonly Scenario[] = [
   made('flag-three', 'asks for three modes', {
     accessModes: ['ReadWriteOnce', 'ReadWriteMany', 'ReadOnlyMany'],
   }),
-  {
-    name: 'flag-secret-template',
-    title: 'expands the name of the volume in templates',
+  scenario('flag-secret-template', 'expands the name of the volume in templates', {
     class: {
       parameters: {
         [`${P}node-publish-secret-name`]: 'for-${pv.name}',
         [`${P}node-publish-secret-namespace`]: 'n-${pv.name}',
       },
     },
-    ends: bound,
-  },
-  {
-    name: 'flag-metadata-given',
-    title: 'refuses metadata keys of a user even with --extra-create-metadata',
-    class: { parameters: { [`${P}pvc/name`]: 'x' } },
-    ends: refused,
-  },
-  {
-    name: 'flag-mode-conversion',
-    title: 'changes the mode of a snapshot without an annotation',
+  }),
+  scenario(
+    'flag-metadata-given',
+    'refuses metadata keys of a user even with --extra-create-metadata',
+    { class: { parameters: { [`${P}pvc/name`]: 'x' } }, ends: refused },
+  ),
+  scenario('flag-mode-conversion', 'changes the mode of a snapshot without an annotation', {
     prepare: (scene) =>
       makeSnapshot(scene, 'snap', { content: { sourceVolumeMode: 'Filesystem' } }),
     claim: { spec: { volumeMode: 'Block', dataSource: FROM_SNAP } },
-    ends: bound,
-  },
-  {
-    name: 'flag-vac-off',
-    title: 'refuses a VolumeAttributesClass without its feature gate',
+  }),
+  scenario('flag-vac-off', 'refuses a VolumeAttributesClass without its feature gate', {
     prepare: (scene) => makeAttributesClass(scene),
     claim: named,
     ends: (scene) =>
@@ -94,10 +92,8 @@ export const flags: readonly Scenario[] = [
         scene.events().some(({ reason }) => reason !== 'Provisioning'),
       ),
     afterwards: () => Promise.resolve(),
-  },
-  {
-    name: 'flag-sweep',
-    title: 'removes the finalizer of a snapshot once its claim is gone',
+  }),
+  scenario('flag-sweep', 'removes the finalizer of a snapshot once its claim is gone', {
     prepare: (scene) =>
       makeSnapshot(scene, 'snap', { metadata: { finalizers: ['example.com/other'] } }),
     claim: { spec: { dataSource: FROM_SNAP } },
@@ -112,10 +108,8 @@ export const flags: readonly Scenario[] = [
       await scene.remove(`${scene.claims}/data`);
       await scene.until('the snapshot is free', () => !isProtected(scene));
     },
-  },
-  {
-    name: 'flag-sweep-unused',
-    title: 'removes the finalizer of a snapshot that no claim uses',
+  }),
+  scenario('flag-sweep-unused', 'removes the finalizer of a snapshot that no claim uses', {
     prepare: (scene) => makeSnapshot(scene, 'snap', { metadata: { finalizers: [PROTECTION] } }),
     claim: null,
     ends: (scene) =>
@@ -123,20 +117,15 @@ export const flags: readonly Scenario[] = [
         'the snapshot is free',
         () => scene.snapshots().length > 0 && !isProtected(scene),
       ),
-  },
-  {
-    name: 'flag-retain',
-    title: 'keeps a volume of any name whose policy is Retain',
+  }),
+  scenario('flag-retain', 'keeps a volume of any name whose policy is Retain', {
     class: { reclaimPolicy: 'Retain' },
-    ends: bound,
     afterwards: async (scene) => {
       await scene.remove(`${scene.claims}/data`);
-      await scene.until('the volume is Released', () =>
-        scene.volumes().some((volume) => volume.status?.phase === 'Released'),
-      );
+      await released(scene);
       await ignored(scene);
     },
-  },
+  }),
 ];
 
 /** Other flags, and the same flags in other notations. */
@@ -155,24 +144,20 @@ export const MORE_FLAGS = [
 export const moreFlags: readonly Scenario[] = [
   made('more-plain', 'names volumes by another prefix (R-02)'),
   made('more-rox', 'creates a readOnly volume for ReadOnlyMany', { accessModes: ['ReadOnlyMany'] }),
-  {
-    name: 'more-timeout',
-    title: 'ends a call after --timeout, and repeats the same request',
+  scenario('more-timeout', 'ends a call after --timeout, and repeats the same request', {
     answer: async (call) => {
       if (call.method === 'CreateVolume' && call.count === 1) await delay(4_000);
     },
-    ends: bound,
-  },
-  {
-    name: 'more-own-namespace',
-    title: 'accepts a reference to the own namespace with all alpha gates on',
-    prepare: (scene) => makeSnapshot(scene, 'snap'),
-    claim: (scene) => ({ spec: { dataSourceRef: { ...FROM_SNAP, namespace: scene.namespace } } }),
-    ends: bound,
-  },
-  {
-    name: 'more-many',
-    title: 'creates more volumes than there are workers',
+  }),
+  scenario(
+    'more-own-namespace',
+    'accepts a reference to the own namespace with all alpha gates on',
+    {
+      prepare: (scene) => makeSnapshot(scene, 'snap'),
+      claim: (scene) => ({ spec: { dataSourceRef: { ...FROM_SNAP, namespace: scene.namespace } } }),
+    },
+  ),
+  scenario('more-many', 'creates more volumes than there are workers', {
     ends: async (scene) => {
       const names = Array.from({ length: 10 }, (_, index) => `more-${index}`);
       for (const name of names) await scene.makeClaim(name);
@@ -181,7 +166,7 @@ export const moreFlags: readonly Scenario[] = [
       );
       await bound(scene);
     },
-  },
+  }),
 ];
 
 function isProtected(scene: Scene): boolean {
@@ -189,5 +174,5 @@ function isProtected(scene: Scene): boolean {
 }
 
 function made(name: string, title: string, spec: Fields = {}, cls: Fields = {}): Scenario {
-  return { name, title, class: cls, claim: { spec }, ends: bound };
+  return scenario(name, title, { class: cls, claim: { spec } });
 }

@@ -1,4 +1,7 @@
 import { allowed, nodes, on } from '../../../harness/differential/cluster-nodes.ts';
+import type { Scene } from '../../../harness/differential/scene.ts';
+import { VOLUMES, claim } from '../../../conformance/objects.ts';
+import type { Fields } from '../../../conformance/connection.ts';
 import {
   all,
   bound,
@@ -7,10 +10,7 @@ import {
   refused,
   type Scenario,
 } from '../../../harness/differential/scenario.ts';
-import type { Scene } from '../../../harness/differential/scene.ts';
 import { type CallAnswer, volumeFor } from '../../../harness/differential/scripted-driver.ts';
-import { VOLUMES, claim } from '../../../conformance/objects.ts';
-import type { Fields } from '../../../conformance/connection.ts';
 
 const ZONE = 'topology.kubernetes.io/zone';
 const OLD_ZONE = 'failure-domain.beta.kubernetes.io/zone';
@@ -247,7 +247,7 @@ function fixed(given: Plugin, name: string, labels: Readonly<Record<string, stri
       });
       const spec = { storageClassName: scene.className, volumeName: volume };
       await scene.create(scene.claims, claim('data', { spec }));
-      await scene.until('the claim is Bound', () => scene.claim()?.status?.phase === 'Bound');
+      await scene.untilBound();
       await scene.marker();
     },
     afterwards: async (scene) => {

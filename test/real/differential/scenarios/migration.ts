@@ -1,15 +1,15 @@
-import {
-  all,
-  bound,
-  calls,
-  refused,
-  type Scenario,
-} from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
-import { type CallAnswer, volumeFor } from '../../../harness/differential/scripted-driver.ts';
 import { VOLUMES, claim } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';
+import {
+  all,
+  calls,
+  refused,
+  scenario,
+  type Scenario,
+} from '../../../harness/differential/scenario.ts';
+import { type CallAnswer, volumeFor } from '../../../harness/differential/scripted-driver.ts';
 
 /** A driver that replaced an in-tree plug-in. */
 export interface Migrated {
@@ -123,38 +123,24 @@ function plugin(given: Plugin): Migrated {
       : undefined;
   const inTree = { provisioner: given.inTree };
   const scenarios: Scenario[] = [
-    {
-      name: 'mig-plain',
-      title: 'creates the volume of an in-tree class (G-02)',
+    scenario('mig-plain', 'creates the volume of an in-tree class (G-02)', {
       class: { ...inTree, parameters: given.parameters },
       answer,
-      ends: bound,
-    },
-    {
-      name: 'mig-bare',
-      title: 'creates the volume of an in-tree class without parameters',
+    }),
+    scenario('mig-bare', 'creates the volume of an in-tree class without parameters', {
       class: inTree,
       answer,
-      ends: bound,
-    },
-    {
-      name: 'mig-native',
-      title: 'does not translate a class of its own (G-04)',
+    }),
+    scenario('mig-native', 'does not translate a class of its own (G-04)', {
       class: { provisioner: given.driver, parameters: given.parameters },
       answer,
-      ends: bound,
-    },
-    {
-      name: 'mig-block',
-      title: 'creates a Block volume of an in-tree class',
+    }),
+    scenario('mig-block', 'creates a Block volume of an in-tree class', {
       class: { ...inTree, mountOptions: ['a'] },
       claim: { spec: { volumeMode: 'Block', accessModes: ['ReadWriteOnce', 'ReadOnlyMany'] } },
       answer,
-      ends: bound,
-    },
-    {
-      name: 'mig-secrets',
-      title: 'keeps the annotations of secrets',
+    }),
+    scenario('mig-secrets', 'keeps the annotations of secrets', {
       class: (scene) => ({
         ...inTree,
         parameters: {
@@ -164,27 +150,32 @@ function plugin(given: Plugin): Migrated {
       }),
       prepare: (scene) => scene.makeSecret('creds', { user: 'anna' }),
       answer,
-      ends: bound,
-    },
-    {
-      name: 'mig-snapshot',
-      title: 'restores into an in-tree class only if its translation names the driver (R-41)',
-      class: inTree,
-      prepare: (scene) => makeSnapshot(scene, 'snap'),
-      claim: {
-        spec: {
-          dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'snap' },
+    }),
+    scenario(
+      'mig-snapshot',
+      'restores into an in-tree class only if its translation names the driver (R-41)',
+      {
+        class: inTree,
+        prepare: (scene) => makeSnapshot(scene, 'snap'),
+        claim: {
+          spec: {
+            dataSource: {
+              apiGroup: 'snapshot.storage.k8s.io',
+              kind: 'VolumeSnapshot',
+              name: 'snap',
+            },
+          },
         },
+        answer,
+        ends: (scene) =>
+          scene.until('it is decided', () =>
+            ['ProvisioningFailed', 'ProvisioningSucceeded'].some((reason) =>
+              scene.hasEvent(reason),
+            ),
+          ),
       },
-      answer,
-      ends: (scene) =>
-        scene.until('it is decided', () =>
-          ['ProvisioningFailed', 'ProvisioningSucceeded'].some((reason) => scene.hasEvent(reason)),
-        ),
-    },
-    {
-      name: 'mig-static',
-      title: 'deletes a volume that the plug-in created (G-10)',
+    ),
+    scenario('mig-static', 'deletes a volume that the plug-in created (G-10)', {
       class: inTree,
       claim: null,
       ends: (scene) => inTreeVolume(scene, given),
@@ -192,34 +183,32 @@ function plugin(given: Plugin): Migrated {
         await scene.deleteAll();
         await calls('DeleteVolume', 1)(scene);
       },
-    },
-    {
-      name: 'mig-topologies',
-      title: 'accepts an in-tree class with topologies for a driver without topology',
-      class: {
-        ...inTree,
-        allowedTopologies: [
-          {
-            matchLabelExpressions: [{ key: 'topology.kubernetes.io/zone', values: ['us-east-1a'] }],
-          },
-        ],
+    }),
+    scenario(
+      'mig-topologies',
+      'accepts an in-tree class with topologies for a driver without topology',
+      {
+        class: {
+          ...inTree,
+          allowedTopologies: [
+            {
+              matchLabelExpressions: [
+                { key: 'topology.kubernetes.io/zone', values: ['us-east-1a'] },
+              ],
+            },
+          ],
+        },
+        answer,
       },
-      answer,
-      ends: bound,
-    },
+    ),
   ];
   if (given.hasZones === true) {
     scenarios.push(
-      {
-        name: 'mig-zone',
-        title: 'keeps the zone from the driver',
+      scenario('mig-zone', 'keeps the zone from the driver', {
         class: { ...inTree, parameters: { zone: 'us-east-1a' } },
         answer,
-        ends: bound,
-      },
-      {
-        name: 'mig-zones-twice',
-        title: 'refuses zones by parameter and by topology',
+      }),
+      scenario('mig-zones-twice', 'refuses zones by parameter and by topology', {
         class: {
           ...inTree,
           parameters: { zones: 'us-east-1a,us-east-1b' },
@@ -232,24 +221,24 @@ function plugin(given: Plugin): Migrated {
           ],
         },
         ends: refused,
-      },
+      }),
     );
   }
   const { untranslatable } = given;
   if (untranslatable !== undefined) {
-    scenarios.push({
-      name: 'mig-untranslatable',
-      title: 'creates no PersistentVolume without an in-tree form',
-      class: inTree,
-      answer: (call) =>
-        call.method === 'CreateVolume'
-          ? volumeFor(call.create, {
-              ...picture(given, call.create.name),
-              ...untranslatable(call.create.name),
-            })
-          : undefined,
-      ends: all(calls('CreateVolume', 1), refused),
-    });
+    scenarios.push(
+      scenario('mig-untranslatable', 'creates no PersistentVolume without an in-tree form', {
+        class: inTree,
+        answer: (call) =>
+          call.method === 'CreateVolume'
+            ? volumeFor(call.create, {
+                ...picture(given, call.create.name),
+                ...untranslatable(call.create.name),
+              })
+            : undefined,
+        ends: all(calls('CreateVolume', 1), refused),
+      }),
+    );
   }
   return { driver: given.driver, inTree: given.inTree, scenarios };
 }
@@ -280,6 +269,6 @@ async function inTreeVolume(scene: Scene, given: Plugin): Promise<void> {
     scene.claims,
     claim('data', { spec: { storageClassName: scene.className, volumeName: name } }),
   );
-  await scene.until('the claim is Bound', () => scene.claim()?.status?.phase === 'Bound');
+  await scene.untilBound();
   await scene.marker();
 }

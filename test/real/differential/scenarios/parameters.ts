@@ -1,10 +1,10 @@
-import { bound, refused, type Scenario } from '../../../harness/differential/scenario.ts';
+import { refused, scenario, type Scenario } from '../../../harness/differential/scenario.ts';
 
 const P = 'csi.storage.k8s.io/';
 
 /** Class parameters that name no secret. */
 export const parameters: readonly Scenario[] = [
-  { name: 'plain', title: 'creates a plain volume and deletes it', ends: bound },
+  scenario('plain', 'creates a plain volume and deletes it'),
   accepted('par-own', 'passes what is not reserved (A-05)', {
     csiFoo: 'bar',
     bim: 'baz',
@@ -41,24 +41,18 @@ export const parameters: readonly Scenario[] = [
     csiNodePublishSecretName: 'any',
     csiNodePublishSecretNamespace: 'default',
   }),
-  {
-    name: 'class-topologies',
-    title: 'ignores allowedTopologies if the driver has no topology',
+  scenario('class-topologies', 'ignores allowedTopologies if the driver has no topology', {
     class: {
       allowedTopologies: [{ matchLabelExpressions: [{ key: 'zone', values: ['a', 'b'] }] }],
     },
-    ends: bound,
-  },
-  {
-    name: 'class-expansion',
-    title: 'copies nothing else of the class',
+  }),
+  scenario('class-expansion', 'copies nothing else of the class', {
     class: { allowVolumeExpansion: true },
-    ends: bound,
-  },
+  }),
 ];
 
 function accepted(name: string, title: string, given: Readonly<Record<string, string>>): Scenario {
-  return { name, title, class: { parameters: given }, ends: bound };
+  return scenario(name, title, { class: { parameters: given } });
 }
 
 function refusal(name: string, title: string, given: Readonly<Record<string, string>>): Scenario {

@@ -3,6 +3,7 @@ import {
   bound,
   calls,
   refused,
+  scenario,
   type Scenario,
 } from '../../../harness/differential/scenario.ts';
 import {
@@ -30,18 +31,16 @@ const ASKED = [
 
 /** Requested and created sizes, and the other fields of a driver's answer. */
 export const sizes: readonly Scenario[] = [
-  ...ASKED.map((storage): Scenario => ({
-    name: `size-${storage.toLowerCase().replace('.', '-')}`,
-    title: `requests ${storage} and writes the driver’s size (A-12, R-18)`,
-    claim: { spec: { resources: { requests: { storage } } } },
-    ends: bound,
-  })),
-  {
-    name: 'size-limit',
-    title: 'passes no limit',
+  ...ASKED.map((storage): Scenario =>
+    scenario(
+      `size-${storage.toLowerCase().replace('.', '-')}`,
+      `requests ${storage} and writes the driver’s size (A-12, R-18)`,
+      { claim: { spec: { resources: { requests: { storage } } } } },
+    ),
+  ),
+  scenario('size-limit', 'passes no limit', {
     claim: { spec: { resources: { requests: { storage: '1Gi' }, limits: { storage: '2Gi' } } } },
-    ends: bound,
-  },
+  }),
   given('given-zero', 'treats capacity 0 as the requested size (B-26)', { capacityBytes: 0n }),
   given('given-larger', 'writes the driver’s larger size', { capacityBytes: 2n * 1024n ** 3n }),
   given('given-larger-odd', 'writes a larger size that is no multiple', {
@@ -60,24 +59,18 @@ export const sizes: readonly Scenario[] = [
   given('given-source', 'ignores a content source that was not asked for', {
     contentSource: { type: { case: 'snapshot', value: { snapshotId: 'unasked' } } },
   }),
-  {
-    name: 'given-smaller',
-    title: 'deletes a smaller volume, with an event (B-22, B-46)',
+  scenario('given-smaller', 'deletes a smaller volume, with an event (B-22, B-46)', {
     answer: always({ capacityBytes: 1024n }),
     ends: all(refused, calls('DeleteVolume', 1)),
-  },
-  {
-    name: 'given-smaller-once',
-    title: 'accepts a later volume that is large enough',
+  }),
+  scenario('given-smaller-once', 'accepts a later volume that is large enough', {
     answer: (call) =>
       call.method === 'CreateVolume' && call.count === 1
         ? volumeFor(call.create, { capacityBytes: 1024n })
         : undefined,
     ends: all(refused, bound),
-  },
-  {
-    name: 'given-smaller-secret',
-    title: 'deletes a smaller volume with the secret of its creation',
+  }),
+  scenario('given-smaller-secret', 'deletes a smaller volume with the secret of its creation', {
     prepare: (scene) => scene.makeSecret('creds', { user: 'anna' }),
     class: ({ namespace }) => ({
       parameters: {
@@ -87,22 +80,22 @@ export const sizes: readonly Scenario[] = [
     }),
     answer: always({ capacityBytes: 1024n }),
     ends: all(refused, calls('DeleteVolume', 1)),
-  },
-  {
-    name: 'given-smaller-stuck',
-    title: 'reports a smaller volume as orphaned if it can’t be deleted (R-11)',
-    answer: (call) => {
-      if (call.method === 'DeleteVolume') throw status('Internal', 'can not delete');
-      return volumeFor(call.create, { capacityBytes: 1024n });
+  }),
+  scenario(
+    'given-smaller-stuck',
+    'reports a smaller volume as orphaned if it can’t be deleted (R-11)',
+    {
+      answer: (call) => {
+        if (call.method === 'DeleteVolume') throw status('Internal', 'can not delete');
+        return volumeFor(call.create, { capacityBytes: 1024n });
+      },
+      ends: all(refused, calls('DeleteVolume', 1)),
     },
-    ends: all(refused, calls('DeleteVolume', 1)),
-  },
-  {
-    name: 'given-no-id',
-    title: 'never accepts an empty volume id',
+  ),
+  scenario('given-no-id', 'never accepts an empty volume id', {
     answer: always({ volumeId: '' }),
     ends: calls('CreateVolume', 1),
-  },
+  }),
 ];
 
 function always(changes: Parameters<typeof volumeFor>[1]): CallAnswer {
@@ -110,5 +103,5 @@ function always(changes: Parameters<typeof volumeFor>[1]): CallAnswer {
 }
 
 function given(name: string, title: string, changes: Parameters<typeof volumeFor>[1]): Scenario {
-  return { name, title, answer: always(changes), ends: bound };
+  return scenario(name, title, { answer: always(changes) });
 }

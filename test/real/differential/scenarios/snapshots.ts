@@ -1,13 +1,4 @@
-import {
-  bound,
-  calls,
-  event,
-  refused,
-  type Scenario,
-  stays,
-} from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
-import { type CallAnswer, volumeFor } from '../../../harness/differential/scripted-driver.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 import {
   contentPath,
@@ -16,6 +7,16 @@ import {
   type SnapshotChanges,
   snapshotPath,
 } from '../../../harness/differential/snapshot-objects.ts';
+import {
+  bound,
+  calls,
+  event,
+  refused,
+  scenario,
+  type Scenario,
+  stays,
+} from '../../../harness/differential/scenario.ts';
+import { type CallAnswer, volumeFor } from '../../../harness/differential/scripted-driver.ts';
 
 const FROM_SNAP = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'snap' };
 const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
@@ -109,15 +110,11 @@ export const snapshots: readonly Scenario[] = [
     changes: { metadata: { finalizers: ['example.com/other'] } },
     after: removeSnapshot,
   }),
-  {
-    name: 'snap-missing',
-    title: 'refuses a snapshot that does not exist',
+  scenario('snap-missing', 'refuses a snapshot that does not exist', {
     claim: { spec: { dataSource: FROM_SNAP } },
     ends: refused,
-  },
-  {
-    name: 'snap-later',
-    title: 'reports at each step what the snapshot lacks, and restores in the end',
+  }),
+  scenario('snap-later', 'reports at each step what the snapshot lacks, and restores in the end', {
     claim: { spec: { dataSource: FROM_SNAP } },
     ends: async (scene) => {
       await refused(scene);
@@ -138,7 +135,7 @@ export const snapshots: readonly Scenario[] = [
       });
       await bound(scene);
     },
-  },
+  }),
   rejected('snap-ready-later', 'restores once the snapshot is ready', {
     changes: { status: { readyToUse: false } },
     afterwards: async (scene) => {
@@ -147,18 +144,14 @@ export const snapshots: readonly Scenario[] = [
       await scene.deleteAll();
     },
   }),
-  {
-    name: 'snap-wrong-group',
-    title: 'refuses a VolumeSnapshot of another group (C-05)',
+  scenario('snap-wrong-group', 'refuses a VolumeSnapshot of another group (C-05)', {
     claim: { spec: { dataSourceRef: { ...FROM_SNAP, apiGroup: 'other.example.io' } } },
     ends: refused,
-  },
-  {
-    name: 'snap-unsupported',
-    title: 'leaves another kind of the snapshot group to a populator (C-04)',
+  }),
+  scenario('snap-unsupported', 'leaves another kind of the snapshot group to a populator (C-04)', {
     claim: { spec: { dataSourceRef: { ...FROM_SNAP, kind: 'UnsupportedKind' } } },
     ends: (scene) => scene.until('the event', () => scene.hasEvent('Provisioning', 'Assuming')),
-  },
+  }),
   rejected(
     'snap-answer',
     'has a volume deleted that is not made of the snapshot, and keeps the protection (C-07)',
@@ -188,17 +181,14 @@ interface Restore {
 }
 
 function restored(name: string, title: string, restore: Restore = {}): Scenario {
-  return {
-    name,
-    title,
+  return scenario(name, title, {
     prepare: async (scene) => {
       await makeSnapshot(scene, 'snap', restore.changes);
       await restore.before?.(scene);
     },
     claim: { spec: { dataSource: FROM_SNAP, ...restore.spec } },
     answer: noteFinalizers,
-    ends: bound,
-  };
+  });
 }
 
 function rejected(name: string, title: string, restore: Restore = {}): Scenario {

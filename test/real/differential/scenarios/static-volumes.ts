@@ -1,14 +1,18 @@
-import { calls, ignored, type Scenario, stays } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
-import { VOLUMES, claim } from '../../../conformance/objects.ts';
+import { VOLUMES } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 import { finalizer, release } from './deletion.ts';
+import {
+  calls,
+  ignored,
+  scenario,
+  type Scenario,
+  stays,
+} from '../../../harness/differential/scenario.ts';
 
 const P = 'csi.storage.k8s.io/';
 
 interface Static {
-  readonly name: string;
-  readonly title: string;
   readonly class?: Scenario['class'];
   readonly metadata?: Fields;
   readonly spec?: Fields;
@@ -22,38 +26,33 @@ interface Static {
 
 /** Static volumes: those that a user created. */
 export function staticVolumes(): readonly Scenario[] {
-  const isBound = async (scene: Scene): Promise<void> => {
-    await scene.until('the claim is Bound', () => scene.claim()?.status?.phase === 'Bound');
-    await ignored(scene);
-  };
-  const scenario = (given: Static): Scenario => ({
-    name: given.name,
-    title: given.title,
-    class: given.class ?? {},
-    claim: null,
-    ...(given.prepare === undefined ? {} : { prepare: given.prepare }),
-    ends: async (scene) => {
-      const name = `static-${scene.className}`;
-      const isClaimed = given.isClaimed ?? true;
-      await scene.makeVolume(name, {
-        ...(given.metadata === undefined ? {} : { metadata: given.metadata }),
-        spec: {
-          storageClassName: scene.className,
-          persistentVolumeReclaimPolicy: 'Delete',
-          ...(isClaimed ? { claimRef: { namespace: scene.namespace, name: 'data' } } : {}),
-          ...given.spec,
-          ...given.specOf?.(scene),
-        },
-      });
-      if (isClaimed)
-        await scene.create(
-          scene.claims,
-          claim('data', { spec: { storageClassName: scene.className, volumeName: name } }),
-        );
-      await (given.ends ?? (isClaimed ? isBound : ignored))(scene);
-    },
-    afterwards: given.afterwards,
-  });
+  const fixed = (name: string, title: string, given: Static): Scenario =>
+    scenario(name, title, {
+      class: given.class ?? {},
+      claim: null,
+      prepare: async (scene) => given.prepare?.(scene),
+      ends: async (scene) => {
+        const volumeName = `static-${scene.className}`;
+        const isClaimed = given.isClaimed ?? true;
+        const claimRef = { namespace: scene.namespace, name: 'data' };
+        await scene.makeVolume(volumeName, {
+          ...(given.metadata === undefined ? {} : { metadata: given.metadata }),
+          spec: {
+            storageClassName: scene.className,
+            persistentVolumeReclaimPolicy: 'Delete',
+            ...(isClaimed ? { claimRef } : {}),
+            ...given.spec,
+            ...given.specOf?.(scene),
+          },
+        });
+        if (isClaimed) {
+          await scene.makeClaim('data', { volumeName });
+          await scene.untilBound();
+        }
+        await (given.ends ?? ignored)(scene);
+      },
+      afterwards: given.afterwards,
+    });
   const goes = (scene: Scene): Promise<void> => scene.deleteAll();
   const keeps = async (scene: Scene): Promise<void> => {
     await release(scene);
@@ -63,32 +62,26 @@ export function staticVolumes(): readonly Scenario[] {
     csi: { driver: 'other.example.com', volumeHandle: `x-${scene.className}` },
   });
   return [
-    scenario({
-      name: 'static-delete',
-      title: 'adds its finalizer to a static volume and deletes it (P-41, R-24)',
+    fixed('static-delete', 'adds its finalizer to a static volume and deletes it (P-41, R-24)', {
       afterwards: goes,
     }),
-    scenario({
-      name: 'static-retain',
-      title: 'ignores a static volume whose policy is Retain (P-09)',
+    fixed('static-retain', 'ignores a static volume whose policy is Retain (P-09)', {
       spec: { persistentVolumeReclaimPolicy: 'Retain' },
       afterwards: keeps,
     }),
-    scenario({
-      name: 'static-foreign',
-      title: 'ignores the volumes of another driver (P-73)',
+    fixed('static-foreign', 'ignores the volumes of another driver (P-73)', {
       specOf: foreign,
       afterwards: keeps,
     }),
-    scenario({
-      name: 'static-by-other',
-      title: 'ignores a volume of another provisioner, whatever its driver (P-71)',
-      metadata: { annotations: { 'pv.kubernetes.io/provisioned-by': 'other.example.com' } },
-      afterwards: keeps,
-    }),
-    scenario({
-      name: 'static-secret',
-      title: 'deletes a static volume with the secret of its class (F-16)',
+    fixed(
+      'static-by-other',
+      'ignores a volume of another provisioner, whatever its driver (P-71)',
+      {
+        metadata: { annotations: { 'pv.kubernetes.io/provisioned-by': 'other.example.com' } },
+        afterwards: keeps,
+      },
+    ),
+    fixed('static-secret', 'deletes a static volume with the secret of its class (F-16)', {
       class: (scene) => ({
         parameters: {
           [`${P}secret-name`]: '${pvc.name}',
@@ -98,9 +91,7 @@ export function staticVolumes(): readonly Scenario[] {
       prepare: (scene) => scene.makeSecret('data', { user: 'anna' }),
       afterwards: goes,
     }),
-    scenario({
-      name: 'static-beta-class',
-      title: 'finds the class of a volume by the beta annotation (F-16)',
+    fixed('static-beta-class', 'finds the class of a volume by the beta annotation (F-16)', {
       class: (scene) => ({
         parameters: {
           [`${P}provisioner-secret-name`]: 'creds',
@@ -120,15 +111,11 @@ export function staticVolumes(): readonly Scenario[] {
         await scene.deleteAll();
       },
     }),
-    scenario({
-      name: 'static-available',
-      title: 'ignores a volume without a claim (P-15)',
+    fixed('static-available', 'ignores a volume without a claim (P-15)', {
       isClaimed: false,
       afterwards: stays,
     }),
-    scenario({
-      name: 'static-released',
-      title: 'deletes a volume whose claim never existed (R-24)',
+    fixed('static-released', 'deletes a volume whose claim never existed (R-24)', {
       isClaimed: false,
       specOf: (scene) => ({
         claimRef: {
@@ -140,22 +127,22 @@ export function staticVolumes(): readonly Scenario[] {
       ends: calls('DeleteVolume', 1),
       afterwards: (scene) => scene.until('the volume is gone', () => scene.volumes().length === 0),
     }),
-    scenario({
-      name: 'static-unprotected',
-      title: 'deletes no volume that is being deleted without our finalizer (P-34)',
-      spec: { persistentVolumeReclaimPolicy: 'Retain' },
-      afterwards: async (scene) => {
-        const path = `${VOLUMES}/static-${scene.className}`;
-        await scene.patch(path, { metadata: { finalizers: ['example.com/other'] } });
-        await release(scene);
-        await scene.remove(path);
-        await scene.patch(path, { spec: { persistentVolumeReclaimPolicy: 'Delete' } });
-        await ignored(scene);
+    fixed(
+      'static-unprotected',
+      'deletes no volume that is being deleted without our finalizer (P-34)',
+      {
+        spec: { persistentVolumeReclaimPolicy: 'Retain' },
+        afterwards: async (scene) => {
+          const path = `${VOLUMES}/static-${scene.className}`;
+          await scene.patch(path, { metadata: { finalizers: ['example.com/other'] } });
+          await release(scene);
+          await scene.remove(path);
+          await scene.patch(path, { spec: { persistentVolumeReclaimPolicy: 'Delete' } });
+          await ignored(scene);
+        },
       },
-    }),
-    scenario({
-      name: 'static-attributes',
-      title: 'changes nothing else of a static volume',
+    ),
+    fixed('static-attributes', 'changes nothing else of a static volume', {
       metadata: {
         annotations: { mine: 'x' },
         labels: { mine: 'y' },

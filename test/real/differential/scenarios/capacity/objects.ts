@@ -21,10 +21,10 @@ import {
   removeNode,
   zone,
 } from '../../../../harness/differential/cluster-nodes.ts';
-import { all, calls, type Scenario } from '../../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
-import { status } from '../../../../harness/differential/scripted-driver.ts';
 import { CLASSES } from '../../../../conformance/objects.ts';
+import { all, calls, type Scenario } from '../../../../harness/differential/scenario.ts';
+import { status } from '../../../../harness/differential/scripted-driver.ts';
 
 const ONE = nodes({ n1: zone('a') });
 const ROOM = room({ a: GIB, b: 2n * GIB });
@@ -32,7 +32,6 @@ const ROOM = room({ a: GIB, b: 2n * GIB });
 /** Objects of classes and segments. To be played with a short poll interval. */
 export const objects: readonly Scenario[] = [
   shown('one', 'publishes the room of a class in a segment (M-04, N-02, R-29)', {
-    prepare: ONE,
     ends: published(1, GIB),
   }),
   shown('shared', 'publishes one object for nodes with equal labels (M-17, N-07, N-09)', {
@@ -64,47 +63,38 @@ export const objects: readonly Scenario[] = [
   }),
   shown('reserved', 'asks with all parameters of the class (R-29)', {
     class: lateClass({ 'csi.storage.k8s.io/fstype': 'xfs', own: 'x' }),
-    prepare: ONE,
     ends: published(1),
   }),
   shown('maximum', 'publishes the largest volume (M-06)', {
-    prepare: ONE,
     answer: room({ a: GIB }, { maximumVolumeSize: 1024n ** 2n, minimumVolumeSize: 512n }),
     ends: published(1, GIB),
   }),
   shown('maximum-zero', 'publishes a largest volume of 0', {
-    prepare: ONE,
     answer: room({ a: GIB }, { maximumVolumeSize: 0n }),
     ends: published(1, GIB),
   }),
   shown('zero', 'publishes a room of 0 (R-30)', {
-    prepare: ONE,
     answer: room({ a: 0n }),
     ends: published(1, 0n),
   }),
   shown('most', 'publishes the largest number', {
-    prepare: ONE,
     answer: room({ a: 2n ** 63n - 1n }),
     ends: published(1, 2n ** 63n - 1n),
   }),
   shown('odd', 'publishes numbers of any size', {
-    prepare: ONE,
     answer: room({ a: 1_000_000_001n }),
     ends: published(1, 1_000_000_001n),
   }),
   shown('negative', 'publishes no negative room', {
-    prepare: ONE,
     answer: room({ a: -1n }),
     ends: all(calls('GetCapacity', 1), oneInterval),
   }),
   shown('immediate', 'publishes nothing for a class that does not wait (M-07)', {
     class: (scene) => ({ parameters: { scenario: scene.className } }),
-    prepare: ONE,
     ends: oneInterval,
   }),
   shown('other-driver', 'publishes nothing for the class of another driver', {
     class: (scene) => ({ ...lateClass()(scene), provisioner: 'another.csi.sutler.dev' }),
-    prepare: ONE,
     ends: oneInterval,
   }),
   shown('incomplete', 'leaves out nodes without all labels or objects (N-03, N-04, N-05, N-13)', {
@@ -117,7 +107,6 @@ export const objects: readonly Scenario[] = [
     ends: oneInterval,
   }),
   shown('fails', 'asks again after an error', {
-    prepare: ONE,
     answer: (call, scene) => {
       if (call.method !== 'GetCapacity') return undefined;
       if (scene.happened.has('failed')) return { availableCapacity: GIB };
@@ -127,7 +116,6 @@ export const objects: readonly Scenario[] = [
     ends: published(1, GIB),
   }),
   shown('polled', 'publishes what changes (M-24)', {
-    prepare: ONE,
     answer: (call, scene) =>
       call.method === 'GetCapacity'
         ? { availableCapacity: scene.happened.has('more') ? 7n * GIB : GIB }
@@ -148,32 +136,27 @@ export const objects: readonly Scenario[] = [
 function foreignChanges(): readonly Scenario[] {
   return [
     shown('deleted', 'creates a deleted object again (M-20)', {
-      prepare: ONE,
       ends: changed(
         removeCapacity,
         (scene, before) => scene.capacities().length === 1 && only(scene).metadata.uid !== before,
       ),
     }),
     shown('edited', 'corrects a changed object', {
-      prepare: ONE,
       ends: changed(
         (scene, found) => editCapacity(scene, found, { capacity: '9Gi' }),
         (scene) => scene.capacities().length === 1 && bytesOf(only(scene)) === GIB,
       ),
     }),
     shown('duplicate', 'deletes a second object (M-21)', {
-      prepare: ONE,
       ends: changed(
         (scene) => makeCapacity(scene, { zone: 'a' }),
         (scene) => scene.capacities().length === 1,
       ),
     }),
     shown('stripped', 'creates an object again that lost its labels (M-22)', {
-      prepare: ONE,
       ends: changed(stripCapacity, (scene) => scene.capacities().length === 2),
     }),
     shown('replaced', 'takes over an object of the same name (M-23)', {
-      prepare: ONE,
       ends: changed(
         async (scene, found) => {
           await removeCapacity(scene, found);
@@ -204,7 +187,6 @@ function foreignChanges(): readonly Scenario[] {
 function clusterChanges(): readonly Scenario[] {
   return [
     shown('class-gone', 'deletes the objects of a deleted class (M-13)', {
-      prepare: ONE,
       ends: all(
         published(1),
         (scene) => scene.remove(`${CLASSES}/${scene.className}`),
@@ -212,7 +194,6 @@ function clusterChanges(): readonly Scenario[] {
       ),
     }),
     shown('class-again', 'asks with the parameters of a class that was replaced', {
-      prepare: ONE,
       answer: (call) =>
         call.method === 'GetCapacity'
           ? { availableCapacity: call.capacity.parameters['more'] === 'yes' ? 3n * GIB : GIB }
@@ -229,11 +210,9 @@ function clusterChanges(): readonly Scenario[] {
       ends: all(published(2), (scene) => removeNode(scene, 'n1'), published(1, 2n * GIB)),
     }),
     shown('node-later', 'publishes the segment of a new node (M-25, N-20, N-21)', {
-      prepare: ONE,
       ends: all(published(1), (scene) => makeNode(scene, 'n2', zone('b')), published(2)),
     }),
     shown('relabelled', 'follows the labels of a node (M-28, N-22)', {
-      prepare: ONE,
       ends: all(
         published(1, GIB),
         (scene) => label(scene, 'n1', { zone: 'b' }),
@@ -249,7 +228,6 @@ function clusterChanges(): readonly Scenario[] {
       ends: all(oneInterval, (scene) => register(scene, 'n1', ['zone']), published(1, GIB)),
     }),
     shown('driver-gone', 'deletes the objects of a driver that was removed (N-16)', {
-      prepare: ONE,
       ends: all(published(1), (scene) => register(scene, 'n1', null), published(0)),
     }),
     shown('other-keys', 'follows the keys of the driver', {
@@ -296,6 +274,7 @@ export function shown(
     title,
     class: lateClass(),
     claim: null,
+    prepare: ONE,
     answer: ROOM,
     afterwards: async (scene) => {
       await scene.remove(`${CLASSES}/${scene.className}`);

@@ -13,6 +13,8 @@ import {
   removeNodes,
   zone,
 } from '../../../../harness/differential/cluster-nodes.ts';
+import type { Scene } from '../../../../harness/differential/scene.ts';
+import { shown } from './objects.ts';
 import {
   all,
   bound,
@@ -21,13 +23,11 @@ import {
   refused,
   type Scenario,
 } from '../../../../harness/differential/scenario.ts';
-import type { Scene } from '../../../../harness/differential/scene.ts';
 import {
   type CallAnswer,
   status,
   volumeFor,
 } from '../../../../harness/differential/scripted-driver.ts';
-import { shown } from './objects.ts';
 
 const TWO = nodes({ n1: zone('a'), n2: zone('b') });
 

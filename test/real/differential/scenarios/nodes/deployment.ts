@@ -1,6 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { GIB } from '../../../../harness/differential/capacity-objects.ts';
 import { nodes, on as onOwn, stageNode } from '../../../../harness/differential/cluster-nodes.ts';
+import type { Scene } from '../../../../harness/differential/scene.ts';
+import { SELECTED_NODE } from '../../../../harness/differential/stage-objects.ts';
 import {
   all,
   bound,
@@ -8,16 +10,16 @@ import {
   type ClaimShape,
   ignored,
   refused,
+  released,
   type Scenario,
 } from '../../../../harness/differential/scenario.ts';
-import type { Scene } from '../../../../harness/differential/scene.ts';
 import {
   type CallAnswer,
   fails,
+  failsOnce,
   SHARED_KEYS,
   status,
 } from '../../../../harness/differential/scripted-driver.ts';
-import { SELECTED_NODE } from '../../../../harness/differential/stage-objects.ts';
 
 const NODE = `${SHARED_KEYS}node`;
 
@@ -56,10 +58,7 @@ export const deployment: readonly Scenario[] = [
     ends: all(refused, calls('CreateVolume', 2)),
   }),
   late('unavailable', 'repeats a call on the same node', {
-    answer: (call) => {
-      if (call.method === 'CreateVolume' && call.count === 1)
-        throw status('Unavailable', 'not now');
-    },
+    answer: failsOnce('Unavailable', 'not now'),
     ends: bound,
   }),
   immediate('one-fits', 'chooses the node that has room (B-32, B-33)', {
@@ -116,9 +115,7 @@ export const deployment: readonly Scenario[] = [
     ends: staticVolume('n7'),
     afterwards: async (scene) => {
       await scene.remove(`${scene.claims}/data`);
-      await scene.until('the volume is Released', () =>
-        scene.volumes().some((volume) => volume.status?.phase === 'Released'),
-      );
+      await released(scene);
       await ignored(scene);
     },
   }),
@@ -221,7 +218,7 @@ function staticVolume(value: string): (scene: Scene) => Promise<void> {
       },
     });
     await scene.makeClaim('data', { volumeName: name });
-    await scene.until('the claim is Bound', () => scene.claim()?.status?.phase === 'Bound');
+    await scene.untilBound();
     await scene.marker();
   };
 }

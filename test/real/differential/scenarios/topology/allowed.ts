@@ -1,12 +1,13 @@
 import { allowed, type AllowedTerm } from '../../../../harness/differential/cluster-nodes.ts';
+import type { Scene } from '../../../../harness/differential/scene.ts';
 import {
   all,
   bound,
   calls,
   refused,
+  scenario,
   type Scenario,
 } from '../../../../harness/differential/scenario.ts';
-import type { Scene } from '../../../../harness/differential/scene.ts';
 import { fails, status } from '../../../../harness/differential/scripted-driver.ts';
 
 const FOUR = { zone: ['z1', 'z2', 'z3', 'z4'] };
@@ -37,15 +38,10 @@ export function allowedOnly(prefix: string): readonly Scenario[] {
       { rack: ['b'], zone: ['zone1'] },
       { zone: ['zone1', 'zone2'], rack: ['a', 'b'] },
     ]),
-    {
-      name: 'bytes',
-      title: 'sorts values by their bytes',
+    scenario('bytes', 'sorts values by their bytes', {
       class: allowed({ zone: ['zone10', 'zone9', 'Zone1', 'zone-1', 'zone.1', 'zone_1', 'zone'] }),
-      ends: bound,
-    },
-    {
-      name: 'names',
-      title: 'spreads claims of StatefulSets over the parts (H-06, H-09, H-11, H-12)',
+    }),
+    scenario('names', 'spreads claims of StatefulSets over the parts (H-06, H-09, H-11, H-12)', {
       class: allowed(FOUR),
       ends: all(bound, (scene) =>
         claims(scene, [
@@ -64,26 +60,20 @@ export function allowedOnly(prefix: string): readonly Scenario[] {
           'a.b-1',
         ]),
       ),
-    },
-    {
-      name: 'waits',
-      title: 'does nothing for a claim that waits for its pod',
+    }),
+    scenario('waits', 'does nothing for a claim that waits for its pod', {
       class: (scene) => ({
         ...allowed({ zone: ['zone1'] })(scene),
         volumeBindingMode: 'WaitForFirstConsumer',
       }),
       ends: (scene) => scene.marker(),
-    },
-    {
-      name: 'exhausted',
-      title: 'repeats the call if no part has room (E-21)',
+    }),
+    scenario('exhausted', 'repeats the call if no part has room (E-21)', {
       class: allowed({ zone: ['zone1'] }),
       answer: fails('ResourceExhausted', 'no room'),
       ends: all(refused, calls('CreateVolume', 2)),
-    },
-    {
-      name: 'class-again',
-      title: 'repeats a call with its parts although the class has others',
+    }),
+    scenario('class-again', 'repeats a call with its parts although the class has others', {
       class: allowed({ zone: ['zone1', 'zone2'] }),
       answer: async (call, scene) => {
         if (call.method !== 'CreateVolume' || call.count > 1) return;
@@ -92,14 +82,13 @@ export function allowedOnly(prefix: string): readonly Scenario[] {
         await scene.marker();
         throw status('Internal', 'once more');
       },
-      ends: bound,
-    },
+    }),
   ];
   return scenarios.map((scenario) => ({ ...scenario, name: `${prefix}-${scenario.name}` }));
 }
 
 function made(name: string, title: string, terms: readonly AllowedTerm[]): Scenario {
-  return { name, title, class: allowed(...terms), ends: bound };
+  return scenario(name, title, { class: allowed(...terms) });
 }
 
 /** Creates further claims, and waits until they are Bound. */

@@ -6,14 +6,14 @@ import {
   type Segments,
   zone,
 } from '../../../../harness/differential/cluster-nodes.ts';
+import type { Scene } from '../../../../harness/differential/scene.ts';
 import {
   all,
-  bound,
   calls,
   ignored,
+  scenario,
   type Scenario,
 } from '../../../../harness/differential/scenario.ts';
-import type { Scene } from '../../../../harness/differential/scene.ts';
 import { type CallAnswer, volumeFor } from '../../../../harness/differential/scripted-driver.ts';
 
 const LATE = { volumeBindingMode: 'WaitForFirstConsumer' };
@@ -47,18 +47,13 @@ export const answers: readonly Scenario[] = [
     ends: all(calls('CreateVolume', 1), ignored),
     afterwards: (scene) => scene.remove(`${scene.claims}/data`),
   },
-  {
-    name: 'answer-without-question',
-    title: 'writes an affinity although no part was asked for',
+  scenario('answer-without-question', 'writes an affinity although no part was asked for', {
     prepare: nodes({ n1: zone('zone1') }),
     class: (scene) => ({ ...LATE, ...allowed({ zone: ['zone1'] })(scene) }),
     claim: on('n1'),
     answer: accessibleIn([{ zone: 'zone1' }]),
-    ends: bound,
-  },
-  {
-    name: 'answer-static',
-    title: 'deletes a volume with a node affinity',
+  }),
+  scenario('answer-static', 'deletes a volume with a node affinity', {
     claim: null,
     ends: async (scene) => {
       const name = `static-${scene.className}`;
@@ -77,22 +72,19 @@ export const answers: readonly Scenario[] = [
         },
       });
       await scene.makeClaim('data', { volumeName: name });
-      await scene.until('the claim is Bound', () => scene.claim()?.status?.phase === 'Bound');
+      await scene.untilBound();
       await scene.marker();
     },
-  },
+  }),
 ];
 
 function answered(name: string, title: string, topologies: readonly Segments[]): Scenario {
-  return {
-    name: `answer-${name}`,
-    title,
+  return scenario(`answer-${name}`, title, {
     class: LATE,
     prepare: nodes({ n1: zone('zone1') }),
     claim: on('n1'),
     answer: accessibleIn(topologies),
-    ends: bound,
-  };
+  });
 }
 
 function accessibleIn(topologies: readonly Segments[]): CallAnswer {

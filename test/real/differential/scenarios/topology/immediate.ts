@@ -10,6 +10,8 @@ import {
   removeNodes,
   zone,
 } from '../../../../harness/differential/cluster-nodes.ts';
+import type { Scene } from '../../../../harness/differential/scene.ts';
+import { claims } from './allowed.ts';
 import {
   all,
   bound,
@@ -17,9 +19,7 @@ import {
   refused,
   type Scenario,
 } from '../../../../harness/differential/scenario.ts';
-import type { Scene } from '../../../../harness/differential/scene.ts';
-import { fails, status } from '../../../../harness/differential/scripted-driver.ts';
-import { claims } from './allowed.ts';
+import { fails, failsOnce, status } from '../../../../harness/differential/scripted-driver.ts';
 
 /** Five nodes in four parts. */
 const PARTS = nodes({
@@ -126,10 +126,7 @@ export const immediate: readonly Scenario[] = [
       bound,
     ),
     claim: on('n1'),
-    answer: (call) => {
-      if (call.method === 'CreateVolume' && call.count === 1)
-        throw status('ResourceExhausted', 'no room here');
-    },
+    answer: failsOnce('ResourceExhausted', 'no room here'),
   },
   {
     ...alone(
@@ -162,10 +159,7 @@ export const immediateOff: readonly Scenario[] = [
   {
     ...alone('off-exhausted', 'asks for no part after a node had no room', PARTS, bound),
     claim: on('n3'),
-    answer: (call) => {
-      if (call.method === 'CreateVolume' && call.count === 1)
-        throw status('ResourceExhausted', 'no room here');
-    },
+    answer: failsOnce('ResourceExhausted', 'no room here'),
   },
 ];
 

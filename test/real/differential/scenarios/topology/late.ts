@@ -12,6 +12,7 @@ import {
   zone,
 } from '../../../../harness/differential/cluster-nodes.ts';
 import type { Fields } from '../../../../conformance/connection.ts';
+import type { Scene } from '../../../../harness/differential/scene.ts';
 import {
   all,
   bound,
@@ -19,10 +20,10 @@ import {
   event,
   ignored,
   refused,
+  scenario,
   type Scenario,
 } from '../../../../harness/differential/scenario.ts';
-import type { Scene } from '../../../../harness/differential/scene.ts';
-import { fails, status } from '../../../../harness/differential/scripted-driver.ts';
+import { fails, failsOnce, status } from '../../../../harness/differential/scripted-driver.ts';
 
 const LATE = { volumeBindingMode: 'WaitForFirstConsumer' };
 const TWO_ZONES = nodes({ n1: zone('zone1'), n2: zone('zone2'), n3: zone('zone2') });
@@ -32,41 +33,24 @@ const THREE = { n1: zone('z1', 'a'), n2: zone('z2', 'b'), n3: zone('z3', 'c') };
  * @param prefix of the scenarios' names, which differ between sets of flags */
 export function late(prefix: string): readonly Scenario[] {
   const scenarios: readonly Scenario[] = [
-    {
-      name: 'one-zone',
-      title: 'asks for the only zone (H-24)',
+    scenario('one-zone', 'asks for the only zone (H-24)', {
       prepare: nodes({ n1: zone('zone1'), n2: zone('zone1'), n3: zone('zone1') }),
-      claim: on('n1'),
-      ends: bound,
-    },
-    {
-      name: 'zones',
-      title: 'prefers the zone of the node (H-26)',
+    }),
+    scenario('zones', 'prefers the zone of the node (H-26)', {
       prepare: TWO_ZONES,
       claim: on('n2'),
-      ends: bound,
-    },
-    {
-      name: 'fewer-keys',
-      title: 'uses the keys of the chosen node (H-27)',
+    }),
+    scenario('fewer-keys', 'uses the keys of the chosen node (H-27)', {
       prepare: nodes({
         n1: { labels: { zone: 'zone1', rack: 'a' }, keys: ['zone'] },
         n2: zone('zone1', 'b'),
         n3: zone('zone2', 'c'),
       }),
-      claim: on('n1'),
-      ends: bound,
-    },
-    {
-      name: 'order',
-      title: 'sorts the parts of the cluster (H-40)',
+    }),
+    scenario('order', 'sorts the parts of the cluster (H-40)', {
       prepare: nodes({ n1: zone('z2', 'a'), n2: zone('z1', 'a'), n3: zone('z1', 'b') }),
-      claim: on('n1'),
-      ends: bound,
-    },
-    {
-      name: 'unregistered-nodes',
-      title: 'counts nodes that have labels but no driver',
+    }),
+    scenario('unregistered-nodes', 'counts nodes that have labels but no driver', {
       prepare: nodes({
         n1: zone('zone1'),
         n2: { labels: { zone: 'zone2' }, keys: null },
@@ -74,92 +58,60 @@ export function late(prefix: string): readonly Scenario[] {
         n4: { labels: null, keys: ['zone'] },
         n5: { labels: { rack: 'a' }, keys: ['zone'] },
       }),
-      claim: on('n1'),
-      ends: bound,
-    },
-    {
-      name: 'empty-value',
-      title: 'uses labels with empty and with long values',
+    }),
+    scenario('empty-value', 'uses labels with empty and with long values', {
       prepare: nodes({ n1: zone(''), n2: zone('z'.repeat(63)), n3: zone('Z.1_a-b') }),
-      claim: on('n1'),
-      ends: bound,
-    },
-    {
-      name: 'no-csinode',
-      title: 'gives up a node without a CSINode (B-41, H-35)',
+    }),
+    scenario('no-csinode', 'gives up a node without a CSINode (B-41, H-35)', {
       prepare: nodes({ n1: { labels: { zone: 'zone1' }, keys: 'no CSINode' } }),
-      claim: on('n1'),
       ends: all(refused, noNode),
-    },
-    {
-      name: 'no-driver',
-      title: 'waits while the driver is not registered on the node (H-36)',
+    }),
+    scenario('no-driver', 'waits while the driver is not registered on the node (H-36)', {
       prepare: nodes({ n1: { labels: { zone: 'zone1' }, keys: null }, n2: zone('zone2') }),
-      claim: on('n1'),
       ends: all(refused, ignored),
-    },
-    {
-      name: 'no-keys',
-      title: 'waits while the driver registered no keys (H-36)',
+    }),
+    scenario('no-keys', 'waits while the driver registered no keys (H-36)', {
       prepare: nodes({ n1: { labels: { zone: 'zone1' }, keys: [] }, n2: zone('zone2') }),
-      claim: on('n1'),
       ends: all(refused, ignored),
-    },
-    {
-      name: 'keys-later',
-      title: 'creates the volume once the driver is registered',
+    }),
+    scenario('keys-later', 'creates the volume once the driver is registered', {
       prepare: nodes({ n1: { labels: { zone: 'zone1' }, keys: null } }),
-      claim: on('n1'),
       ends: all(refused, (scene) => register(scene, 'n1', ['zone']), bound),
-    },
-    {
-      name: 'no-label',
-      title: 'waits while the node lacks a label (H-34, H-39)',
+    }),
+    scenario('no-label', 'waits while the node lacks a label (H-34, H-39)', {
       prepare: nodes({ n1: { labels: { rack: 'a' }, keys: ['zone', 'rack'] }, n2: zone('z', 'b') }),
-      claim: on('n1'),
       ends: all(refused, ignored),
-    },
-    {
-      name: 'label-later',
-      title: 'creates the volume once the node has all labels (H-54, H-55)',
+    }),
+    scenario('label-later', 'creates the volume once the node has all labels (H-54, H-55)', {
       prepare: nodes({
         n1: { labels: { zone: 'z', rack: 'a', row: '1' }, keys: ['zone', 'rack', 'row', 'slot'] },
       }),
-      claim: on('n1'),
       ends: all(refused, (scene) => label(scene, 'n1', { slot: '7' }), bound),
-    },
-    {
-      name: 'no-node',
-      title: 'waits for a Node whose CSINode exists (R-08)',
+    }),
+    scenario('no-node', 'waits for a Node whose CSINode exists (R-08)', {
       prepare: nodes({ n1: { labels: null, keys: ['zone'] }, n2: zone('zone2') }),
-      claim: on('n1'),
       ends: all(refused, ignored),
-    },
-    {
-      name: 'node-later',
-      title: 'creates the volume once the Node exists',
+    }),
+    scenario('node-later', 'creates the volume once the Node exists', {
       prepare: nodes({ n1: { labels: null, keys: ['zone'] } }),
-      claim: on('n1'),
       ends: all(
         refused,
         (scene) => makeNode(scene, 'n1', { labels: { zone: 'a' }, keys: 'no CSINode' }),
         bound,
       ),
-    },
-    {
-      name: 'immediate-class',
-      title: 'uses the chosen node of a claim whose class does not wait',
+    }),
+    scenario('immediate-class', 'uses the chosen node of a claim whose class does not wait', {
       class: {},
       prepare: TWO_ZONES,
       claim: on('n2'),
-      ends: bound,
-    },
+    }),
     ...withAllowed,
     ...afterChanges,
     ...exhausted,
   ];
   return scenarios.map((scenario) => ({
     class: LATE,
+    claim: on('n1'),
     ...scenario,
     name: `${prefix}-${scenario.name}`,
   }));
@@ -168,68 +120,47 @@ export function late(prefix: string): readonly Scenario[] {
 const GRID = { zone: ['zone1', 'zone2'], rack: ['rackA', 'rackB'] };
 
 const withAllowed: readonly Scenario[] = [
-  {
-    name: 'allowed',
-    title: 'prefers the allowed part that the node is in (H-37)',
+  scenario('allowed', 'prefers the allowed part that the node is in (H-37)', {
     class: lateIn(GRID),
     prepare: nodes({ n1: zone('zone2', 'rackA'), n2: zone('zone3', 'rackC') }),
-    claim: on('n1'),
-    ends: bound,
-  },
-  {
-    name: 'allowed-fewer-keys',
-    title: 'accepts a node with more keys than are allowed (H-43)',
+  }),
+  scenario('allowed-fewer-keys', 'accepts a node with more keys than are allowed (H-43)', {
     class: lateIn({ disk: ['ssd'], zone: ['zone1'] }),
     prepare: nodes({ n1: { labels: { zone: 'zone1', rack: 'rack1', disk: 'ssd' } } }),
-    claim: on('n1'),
-    ends: bound,
-  },
-  {
-    name: 'allowed-two',
-    title: 'prefers the first allowed part that contains the node',
+  }),
+  scenario('allowed-two', 'prefers the first allowed part that contains the node', {
     class: lateIn({ zone: ['zone2'] }, { rack: ['a'] }, { zone: ['zone1'], rack: ['a'] }),
     prepare: nodes({ n1: zone('zone1', 'a') }),
-    claim: on('n1'),
-    ends: bound,
-  },
-  {
-    name: 'not-allowed',
-    title: 'refuses a node that is not allowed (H-42)',
+  }),
+  scenario('not-allowed', 'refuses a node that is not allowed (H-42)', {
     class: lateIn({ zone: ['zone1', 'zone3'] }, { rack: ['x'] }),
     prepare: TWO_ZONES,
     claim: on('n2'),
     ends: all(refused, ignored),
-  },
-  {
-    name: 'not-a-prefix',
-    title: 'compares whole values (H-44)',
+  }),
+  scenario('not-a-prefix', 'compares whole values (H-44)', {
     class: lateIn({ zone: ['zone1'] }),
     prepare: nodes({ n1: zone('zone10') }),
-    claim: on('n1'),
     ends: all(refused, ignored),
-  },
-  {
-    name: 'allowed-no-csinode',
-    title: 'gives up a node without a CSINode although topologies are given (H-38)',
-    class: lateIn(GRID),
-    prepare: nodes({ n1: { labels: { zone: 'zone1', rack: 'rackA' }, keys: 'no CSINode' } }),
-    claim: on('n1'),
-    ends: all(refused, noNode),
-  },
-  {
-    name: 'allowed-other-keys',
-    title: 'refuses allowed keys that the driver does not have',
+  }),
+  scenario(
+    'allowed-no-csinode',
+    'gives up a node without a CSINode although topologies are given (H-38)',
+    {
+      class: lateIn(GRID),
+      prepare: nodes({ n1: { labels: { zone: 'zone1', rack: 'rackA' }, keys: 'no CSINode' } }),
+      ends: all(refused, noNode),
+    },
+  ),
+  scenario('allowed-other-keys', 'refuses allowed keys that the driver does not have', {
     class: lateIn({ disk: ['ssd'] }),
     prepare: TWO_ZONES,
-    claim: on('n1'),
     ends: all(refused, ignored),
-  },
+  }),
 ];
 
 const afterChanges: readonly Scenario[] = [
-  {
-    name: 'vanished',
-    title: 'repeats the same request although the node has vanished (H-45)',
+  scenario('vanished', 'repeats the same request although the node has vanished (H-45)', {
     prepare: nodes(THREE),
     claim: on('n2'),
     answer: async (call, scene) => {
@@ -238,11 +169,8 @@ const afterChanges: readonly Scenario[] = [
       await removeNode(scene, 'n1');
       throw status('Unavailable', 'not now');
     },
-    ends: bound,
-  },
-  {
-    name: 'vanished-allowed',
-    title: 'repeats the same request of an allowed part (H-47, H-49)',
+  }),
+  scenario('vanished-allowed', 'repeats the same request of an allowed part (H-47, H-49)', {
     class: lateIn({ zone: ['z1', 'z2'] }),
     prepare: nodes(THREE),
     claim: on('n2'),
@@ -251,11 +179,8 @@ const afterChanges: readonly Scenario[] = [
       await removeNode(scene, 'n2');
       throw status('Aborted', 'operation pending');
     },
-    ends: bound,
-  },
-  {
-    name: 'relabelled',
-    title: 'repeats the same request although the labels have changed',
+  }),
+  scenario('relabelled', 'repeats the same request although the labels have changed', {
     prepare: nodes(THREE),
     claim: on('n2'),
     answer: async (call, scene) => {
@@ -263,11 +188,8 @@ const afterChanges: readonly Scenario[] = [
       await label(scene, 'n2', { zone: 'z9' });
       throw status('DeadlineExceeded', 'too slow');
     },
-    ends: bound,
-  },
-  {
-    name: 'vanished-final',
-    title: 'gives up a vanished node after a final error',
+  }),
+  scenario('vanished-final', 'gives up a vanished node after a final error', {
     prepare: nodes(THREE),
     claim: on('n2'),
     answer: async (call, scene) => {
@@ -276,10 +198,8 @@ const afterChanges: readonly Scenario[] = [
       throw status('Internal', 'broken');
     },
     ends: all(event('ProvisioningFailed', 'failed to get selected CSINode'), noNode),
-  },
-  {
-    name: 'relabelled-final',
-    title: 'asks for the new labels after a final error',
+  }),
+  scenario('relabelled-final', 'asks for the new labels after a final error', {
     prepare: nodes(THREE),
     claim: on('n2'),
     answer: async (call, scene) => {
@@ -288,63 +208,38 @@ const afterChanges: readonly Scenario[] = [
       await scene.marker();
       throw status('Internal', 'broken');
     },
-    ends: bound,
-  },
-  {
-    name: 'twice-chosen',
-    title: 'asks for another node after the first was given up',
+  }),
+  scenario('twice-chosen', 'asks for another node after the first was given up', {
     prepare: nodes({ n1: { labels: null, keys: 'no CSINode' }, n2: zone('zone2') }),
-    claim: on('n1'),
     ends: all(refused, noNode, (scene) => choose(scene, 'n2'), bound),
-  },
+  }),
 ];
 
 const exhausted: readonly Scenario[] = [
-  {
-    name: 'exhausted',
-    title: 'gives up a node without room, and creates the volume on another (R-32)',
+  scenario('exhausted', 'gives up a node without room, and creates the volume on another (R-32)', {
     prepare: nodes({ n1: zone('zone1'), n2: zone('zone2') }),
-    claim: on('n1'),
-    answer: (call) => {
-      if (call.method === 'CreateVolume' && call.count === 1)
-        throw status('ResourceExhausted', 'no room here');
-    },
+    answer: failsOnce('ResourceExhausted', 'no room here'),
     ends: all(refused, noNode, (scene) => choose(scene, 'n2'), bound),
-  },
-  {
-    name: 'exhausted-waits',
-    title: 'does nothing until another node is chosen',
+  }),
+  scenario('exhausted-waits', 'does nothing until another node is chosen', {
     prepare: nodes({ n1: zone('zone1') }),
-    claim: on('n1'),
     answer: fails('ResourceExhausted', 'no room here'),
     ends: all(refused, noNode, ignored),
-  },
-  {
-    name: 'exhausted-here',
-    title: 'tries the same node again if it is chosen again',
+  }),
+  scenario('exhausted-here', 'tries the same node again if it is chosen again', {
     prepare: nodes({ n1: zone('zone1') }),
-    claim: on('n1'),
-    answer: (call) => {
-      if (call.method === 'CreateVolume' && call.count === 1)
-        throw status('ResourceExhausted', 'no room here');
-    },
+    answer: failsOnce('ResourceExhausted', 'no room here'),
     ends: all(refused, noNode, (scene) => choose(scene, 'n1'), bound),
-  },
-  {
-    name: 'exhausted-allowed',
-    title: 'gives up the node of a claim with allowed parts',
+  }),
+  scenario('exhausted-allowed', 'gives up the node of a claim with allowed parts', {
     class: lateIn({ zone: ['zone1', 'zone2'] }),
     prepare: nodes({ n1: zone('zone1'), n2: zone('zone2') }),
-    claim: on('n1'),
     answer: fails('ResourceExhausted', 'no room here'),
     ends: all(refused, noNode, ignored),
-  },
-  ...(['Unavailable', 'Internal', 'InvalidArgument', 'OutOfRange'] as const).map(
-    (code): Scenario => ({
-      name: `keeps-${code.toLowerCase()}`,
-      title: `keeps the node after ${code} (E-05)`,
+  }),
+  ...(['Unavailable', 'Internal', 'InvalidArgument', 'OutOfRange'] as const).map((code): Scenario =>
+    scenario(`keeps-${code.toLowerCase()}`, `keeps the node after ${code} (E-05)`, {
       prepare: nodes({ n1: zone('zone1') }),
-      claim: on('n1'),
       answer: fails(code, 'no'),
       ends: code === 'InvalidArgument' ? refused : all(refused, calls('CreateVolume', 2)),
     }),
