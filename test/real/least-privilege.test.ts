@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { Queue } from 'bullmq';
 import {
   Controller,
   type ControllerGetCapabilitiesResponse,
@@ -8,12 +7,6 @@ import {
 } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { PROVISIONED_BY, SELECTED_NODE, SNAPSHOT_SOURCE_PROTECTION } from '#src/kube/keys.ts';
-import { queueName } from '#src/queue/queue-keys.ts';
-import { registerDriver } from '#src/queue/queues.ts';
-import { encodeEntry, pendingKey } from '#src/explain/pending-index.ts';
-import { JOB_KINDS, jobData } from '#src/queue/contract.ts';
-import { openRedis } from '#src/redis/connection.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import {
@@ -25,10 +18,21 @@ import {
   textAt,
 } from '../conformance/connection.ts';
 import { claim, CLASSES, paths, secret, storageClass, VOLUMES } from '../conformance/objects.ts';
-import { CENTRAL, LeastPrivilegeBed, LOCAL, NODE_KEY } from '../harness/least-privilege/bed.ts';
+import {
+  makeContent,
+  makeSnapshot,
+  type SnapshotChanges,
+  snapshotPlace,
+} from '../harness/differential/snapshot-objects.ts';
+import {
+  CENTRAL,
+  type LeastPrivilegeBed,
+  LOCAL,
+  NODE_KEY,
+  openLeastPrivilegeBed,
+} from '../harness/least-privilege/bed.ts';
+import type { SutlerProcess } from '../harness/program.ts';
 import { HOME } from '../harness/least-privilege/shipped-rights.ts';
-import type { Startable } from '../harness/change-over/scenario.ts';
-import { RIGHT, startTestDashboard } from '../harness/dashboard-server.ts';
 import { makeNode } from '../harness/real-nodes.ts';
 import { realControlPlane } from '../harness/real-control-plane.ts';
 import { denials } from '../harness/redis-users.ts';
@@ -38,38 +42,7 @@ import { until } from '../harness/until.ts';
 const SNAPSHOT_API = 'snapshot.storage.k8s.io/v1';
 const STORAGE = '/apis/storage.k8s.io/v1';
 const CAPACITIES = `${STORAGE}/namespaces/${HOME}/csistoragecapacities`;
-const CONTENTS = `/apis/${SNAPSHOT_API}/volumesnapshotcontents`;
-const UNSERVED = 'unserved.csi.example';
-/** What the promoter may do. */
-const ACTIONS = [
-  '/claims/ns/a/retry',
-  '/claims/ns/b/retry',
-  '/volumes/a/retry',
-  '/volumes/b/retry',
-];
 const NODES = ['node-1', 'node-2'] as const;
-/** What scripts of BullMQ and of ours send where a job has failed for good, is promoted during its
- * run or waits at a limit. */
-const OF_RARE_STATES: readonly string[] = [
-  'sutler-ingest +lpos',
-  'sutler-ingest +pttl',
-  'sutler-ingest +zrevrangebyscore',
-  'sutler-jobs +expire',
-  'sutler-jobs +pttl',
-  'sutler-jobs +zremrangebyrank',
-  'sutler-jobs +zremrangebyscore',
-  'sutler-jobs +zrevrange',
-  'sutler-dashboard +lpos',
-  'sutler-promoter +lpos',
-  // A retry of a claim that the driver called infeasible.
-  'sutler-ingest ~{csi}:last-run:*',
-  'sutler-promoter +set',
-  'sutler-promoter ~{csi}:last-run:*',
-  'sutler-operator +set',
-  // sutler forget, where no leader answers.
-  'sutler-operator +hdel',
-];
-
 // The cluster of KUBECONFIG shows no audit log.
 const skip = (process.env['KUBEBUILDER_ASSETS'] ?? '') === '' && 'no kube-apiserver to start';
 const openPlane = realControlPlane(process.env, {
@@ -83,14 +56,13 @@ let api: Connection;
 let namespace: string;
 
 describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip }, () => {
-  let leader: Startable;
-  let worker: Startable;
+  let leader: SutlerProcess;
+  let worker: SutlerProcess;
   before(async () => {
-    bed = await LeastPrivilegeBed.open(openPlane);
+    bed = await openLeastPrivilegeBed(openPlane);
     ({ api } = bed);
-    await installCrdsIn(bed.plane.kubeconfig, [...snapshotCrds, referenceGrantCrd(['v1'])]);
+    await installCrdsIn(bed.kubeconfig, [...snapshotCrds, referenceGrantCrd(['v1'])]);
     namespace = await api.namespace();
-    await bed.createPod();
     for (const name of NODES)
       await makeNode(api, { name, driver: LOCAL, labels: { [NODE_KEY]: name } });
     await bed.startDriver({ name: CENTRAL, onCall: attachOrRefuse });
@@ -104,7 +76,7 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     });
     await createClass('central', {});
     await createClass('local', { provisioner: LOCAL, volumeBindingMode: 'WaitForFirstConsumer' });
-    leader = await bed.startIngest(`--webhook-address=${bed.webhooks}`);
+    leader = await bed.startIngest();
     worker = await bed.startJobs();
   });
   after(() => bed.close());
@@ -158,18 +130,19 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     const handle = await takeSnapshot('pictured');
     await create('restored', { dataSource: sourceOf('picture') });
     await isWarned('restored', /volumesnapshots.* "picture" not found/);
-    await makeSnapshot('picture', namespace);
-    await isWarned('restored', /snapshotcontent content-of-picture/);
-    await makeContent('picture', namespace, handle);
+    const place = snapshotPlace(api, namespace, CENTRAL);
+    const made = await makeSnapshot(place, 'picture', { content: null });
+    await isWarned('restored', /snapshotcontent content-picture/);
+    await makeContent(place, made, contentOf(handle));
     await isBound('restored');
-    await isReleased('picture', namespace);
+    await isReleased('picture');
   });
 
   it('restore a snapshot of another namespace that a ReferenceGrant opens', async () => {
     const other = await api.namespace();
     await bind('elsewhere');
-    await makeSnapshot('foreign', other);
-    await makeContent('foreign', other, await takeSnapshot('elsewhere'));
+    const place = snapshotPlace(api, other, CENTRAL);
+    await makeSnapshot(place, 'foreign', contentOf(await takeSnapshot('elsewhere')));
     await api.create(`/apis/gateway.networking.k8s.io/v1/namespaces/${other}/referencegrants`, {
       apiVersion: 'gateway.networking.k8s.io/v1',
       kind: 'ReferenceGrant',
@@ -183,8 +156,9 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
   });
 
   it('sweep a snapshot that kept the finalizer although nothing is restored from it', async () => {
-    await makeSnapshot('left', namespace, { finalizers: [SNAPSHOT_SOURCE_PROTECTION] });
-    await isReleased('left', namespace);
+    const metadata = { finalizers: [SNAPSHOT_SOURCE_PROTECTION] };
+    await makeSnapshot(snapshotPlace(api, namespace, CENTRAL), 'left', { metadata, content: null });
+    await isReleased('left');
   });
 
   it('wait for a VolumeAttributesClass', async () => {
@@ -337,59 +311,6 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     await isBound('taken-over');
   });
 
-  it('show every page of the dashboard, and try claims and volumes now', async () => {
-    const driver = UNSERVED;
-    const uidOf = (kind: (typeof JOB_KINDS)[number], object: string): string =>
-      `${object}${JOB_KINDS.indexOf(kind)}000000-0000-0000-0000-000000000000`;
-    const names = await Promise.all(
-      JOB_KINDS.map(async (kind) => {
-        const name = queueName(kind, driver);
-        await registerDriver({ redis: bed.data, prefix: 'csi', driver }, '');
-        const queue = new Queue(name, { connection: bed.data, prefix: '{csi}' });
-        // A promoted job waits, or is prioritized.
-        for (const [object, priority] of [
-          ['a', 0],
-          ['b', 1],
-        ] as const) {
-          const namespace = kind === 'volume' ? '' : 'ns';
-          const uid = uidOf(kind, object);
-          const key = { kind, uid, namespace, name: object };
-          const opts = { jobId: uid, priority, delay: 3_600_000 };
-          await queue.add(kind, jobData(key), opts);
-          const entry = encodeEntry({ key, className: '', sinceMs: 1, why: '' });
-          await bed.data.hset(pendingKey('csi', driver), key.uid, entry);
-        }
-        await queue.close();
-        return [name, uidOf(kind, 'a')] as const;
-      }),
-    );
-    for (const user of ['promoter', 'dashboard'] as const) {
-      const redis = { url: bed.redisUrlOf(user), role: 'plain', log: silentLog } as const;
-      const link = openRedis({ ...redis, name: user });
-      await until(() => link.trouble === undefined, 'Redis is usable');
-      const dashboard = await startTestDashboard(redis.url, { link, allowActions: true });
-      const send = (path: string) => dashboard.send(`/queues/api/${path}`, { basic: RIGHT });
-      for (const path of user === 'promoter' ? ACTIONS : [])
-        assert.equal(
-          (await dashboard.send(path, { basic: RIGHT, method: 'POST' })).status,
-          303,
-          path,
-        );
-      for (const [name, uid] of names) {
-        for (const path of ['', '/logs', '/flow']) await send(`queues/${name}/${uid}${path}`);
-        for (const path of ['metrics', 'rate-limit', 'default-job-options'])
-          await send(`queues/${name}/${path}`);
-        for (const status of ['latest', 'waiting', 'prioritized', 'completed', 'delayed'])
-          await send(`queues?activeQueue=${name}&status=${status}&page=1`);
-      }
-      for (const path of ['redis/stats', 'job-schedulers', 'metrics/history']) await send(path);
-      for (const path of ['/', '/claims/ns/a', '/volumes/b'])
-        assert.equal((await dashboard.send(path, { basic: RIGHT })).status, 200, path);
-      await dashboard.close();
-      link.close();
-    }
-  });
-
   it('find a volume that no PersistentVolume names', async () => {
     const volume = await bind('orphaned');
     const name = textAt(volume, 'metadata', 'name');
@@ -404,34 +325,35 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
 
   it('let commands in a container of ingest look, retry and drain', async () => {
     const object = `${namespace}/refused`;
-    assert.match(await bed.operateInIngest('explain', object), /cause:/);
-    assert.match(await bed.operateInIngest('status'), /driver/);
-    assert.match(await bed.operateInIngest('retry', object), /: (tried now|a worker is at it)/);
-    assert.match(await bed.operateInIngest('audit'), /volumes/);
-    assert.match(await bed.operateInIngest('drain', '--undo'), /was not drained/);
+    assert.match(await bed.operate('ingest', 'explain', object), /cause:/);
+    assert.match(await bed.operate('ingest', 'status'), /driver/);
+    assert.match(await bed.operate('ingest', 'retry', object), /: (tried now|a worker is at it)/);
+    assert.match(await bed.operate('ingest', 'audit'), /volumes/);
+    assert.match(await bed.operate('ingest', 'drain', '--undo'), /was not drained/);
   });
 
   it('let an operator run every command, and remove what they leave', async () => {
-    assert.match(await bed.operate('explain', `${namespace}/refused`), /cause:/);
-    assert.match(await bed.operate('status'), /driver/);
-    const isRetried = async () => (await bed.operate('retry', '--all')).includes(': tried now');
+    assert.match(await bed.operate('operator', 'explain', `${namespace}/refused`), /cause:/);
+    assert.match(await bed.operate('operator', 'status'), /driver/);
+    const isRetried = async () =>
+      (await bed.operate('operator', 'retry', '--all')).includes(': tried now');
     await until(isRetried, 'no run is at work on all of them');
     const refused = await api.read(`${paths(namespace).claims}/refused`);
     const uid = textAt(refused, 'metadata', 'uid');
     const forget = async (): Promise<boolean> =>
-      (await bed.operate('forget', uid, '--why=test')).startsWith(`forgot ${uid}`);
+      (await bed.operate('operator', 'forget', uid, '--why=test')).startsWith(`forgot ${uid}`);
     await until(forget, 'no run is at work on the claim');
     for (const name of ['refused', 'roomy'])
       await api.call('DELETE', `${paths(namespace).claims}/${name}`);
-    assert.match(await bed.operate('audit'), /volumes/);
+    assert.match(await bed.operate('operator', 'audit'), /volumes/);
     // A worker died while it created that one: its job stays until the doubt is over.
-    const isOver = async () => !(await bed.operate('audit')).includes('taken-over');
+    const isOver = async () => !(await bed.operate('operator', 'audit')).includes('taken-over');
     await until(isOver, 'nothing is in doubt', 120_000);
     await worker.stop();
-    assert.match(await bed.operate('drain'), /./);
-    assert.match(await bed.operate('drain', '--undo'), /is ended/);
+    assert.match(await bed.operate('operator', 'drain'), /./);
+    assert.match(await bed.operate('operator', 'drain', '--undo'), /is ended/);
     await leader.stop();
-    assert.match(await bed.operate('uninstall', '--yes'), /./);
+    assert.match(await bed.operate('operator', 'uninstall', '--yes'), /./);
     assert.deepEqual(await bed.data.keys('*'), []);
   });
 
@@ -448,10 +370,6 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
 
   it('were denied nothing by Redis', async () => {
     isEmpty(await denials(bed.redis.redis));
-  });
-
-  it('have used every grant of their users of Redis', () => {
-    isEmpty(bed.grants.unused().filter((grant) => !OF_RARE_STATES.includes(grant)));
   });
 });
 
@@ -536,61 +454,19 @@ async function takeSnapshot(name: string): Promise<string> {
   return snapshot?.snapshotId ?? '';
 }
 
-function snapshotsIn(where: string): string {
-  return `/apis/${SNAPSHOT_API}/namespaces/${where}/volumesnapshots`;
-}
-
-/** Writes what the snapshot controller would write. */
-async function makeSnapshot(name: string, where: string, metadata: Fields = {}): Promise<void> {
-  const boundVolumeSnapshotContentName = `content-of-${name}`;
-  await api.create(snapshotsIn(where), {
-    apiVersion: SNAPSHOT_API,
-    kind: 'VolumeSnapshot',
-    metadata: { name, ...metadata },
-    spec: { source: { volumeSnapshotContentName: boundVolumeSnapshotContentName } },
-  });
-  await setStatus(`${snapshotsIn(where)}/${name}`, {
-    boundVolumeSnapshotContentName,
-    readyToUse: true,
-    restoreSize: '1Mi',
-  });
-}
-
-async function makeContent(name: string, where: string, snapshotHandle: string): Promise<void> {
-  const { metadata } = (await api.read(`${snapshotsIn(where)}/${name}`)) as Fields;
-  await api.create(CONTENTS, {
-    apiVersion: SNAPSHOT_API,
-    kind: 'VolumeSnapshotContent',
-    metadata: { name: `content-of-${name}` },
-    spec: {
-      deletionPolicy: 'Retain',
-      driver: CENTRAL,
-      source: { snapshotHandle },
-      volumeSnapshotRef: {
-        apiVersion: SNAPSHOT_API,
-        kind: 'VolumeSnapshot',
-        name,
-        namespace: where,
-        uid: textAt(metadata, 'uid'),
-      },
-    },
-  });
+/** The content of a snapshot of this handle. */
+function contentOf(snapshotHandle: string): SnapshotChanges {
   const restoreSize = 1024 ** 2;
-  await setStatus(`${CONTENTS}/content-of-${name}`, {
-    snapshotHandle,
-    readyToUse: true,
-    restoreSize,
-  });
+  return {
+    status: { restoreSize: '1Mi' },
+    content: { source: { snapshotHandle } },
+    contentStatus: { snapshotHandle, restoreSize },
+  };
 }
 
-async function setStatus(path: string, status: Fields): Promise<void> {
-  const reply = await api.patch('merge', `${path}/status`, { status });
-  assert.equal(reply.status, 200, reply.text);
-}
-
-async function isReleased(name: string, where: string): Promise<void> {
+async function isReleased(name: string): Promise<void> {
   await api.until(
-    `${snapshotsIn(where)}/${name}`,
+    `/apis/${SNAPSHOT_API}/namespaces/${namespace}/volumesnapshots/${name}`,
     ({ body }) => listAt(body, 'metadata', 'finalizers').length === 0,
   );
 }

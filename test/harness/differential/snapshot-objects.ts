@@ -1,9 +1,33 @@
-import type { Fields } from '../../conformance/connection.ts';
+import assert from 'node:assert/strict';
+import type { Connection, Fields } from '../../conformance/connection.ts';
 import type { Seen } from './observer.ts';
-import type { Scene } from './scene.ts';
 
 const API_VERSION = 'snapshot.storage.k8s.io/v1';
 const SNAPSHOTS = `/apis/${API_VERSION}`;
+
+/** Where snapshots are: a scene, or a namespace. */
+export interface SnapshotPlace {
+  readonly namespace: string;
+  readonly driver: string;
+  /** Part of the names of what is not in a namespace. */
+  readonly className: string;
+  create(path: string, object: Fields): Promise<Seen>;
+  setStatus(path: string, status: Fields): Promise<void>;
+}
+
+/** A namespace with snapshots of a driver. */
+export function snapshotPlace(api: Connection, namespace: string, driver: string): SnapshotPlace {
+  return {
+    namespace,
+    driver,
+    className: namespace,
+    create: async (path, object) => (await api.create(path, object)) as Seen,
+    async setStatus(path, status) {
+      const reply = await api.patch('merge', `${path}/status`, { status });
+      assert.equal(reply.status, 200, reply.text);
+    },
+  };
+}
 
 /** Changes to the parts of a plain snapshot; null removes the part. */
 export interface SnapshotChanges {
@@ -18,7 +42,7 @@ export interface SnapshotChanges {
 /** Creates a snapshot as the snapshot controller would, with changes to each part; null removes the
  * part. */
 export async function makeSnapshot(
-  scene: Scene,
+  scene: SnapshotPlace,
   name: string,
   changes: SnapshotChanges = {},
 ): Promise<Seen> {
@@ -45,7 +69,7 @@ export async function makeSnapshot(
 
 /** The content to which a snapshot is bound. */
 export async function makeContent(
-  scene: Scene,
+  scene: SnapshotPlace,
   { metadata: { name, namespace, uid } }: Seen,
   changes: SnapshotChanges = {},
 ): Promise<void> {
@@ -73,15 +97,19 @@ export async function makeContent(
 }
 
 /** Path of a snapshot, by default in the scenario's own namespace. */
-export function snapshotPath(scene: Scene, name: string, namespace = scene.namespace): string {
+export function snapshotPath(
+  scene: SnapshotPlace,
+  name: string,
+  namespace = scene.namespace,
+): string {
   return `${SNAPSHOTS}/namespaces/${namespace}/volumesnapshots/${name}`;
 }
 
 /** Path of the content of a snapshot. */
-export function contentPath(scene: Scene, name: string): string {
+export function contentPath(scene: SnapshotPlace, name: string): string {
   return `${SNAPSHOTS}/volumesnapshotcontents/${contentNameOf(scene, name)}`;
 }
 
-function contentNameOf(scene: Scene, name: string): string {
+function contentNameOf(scene: SnapshotPlace, name: string): string {
   return `content-${name}-${scene.className}`;
 }

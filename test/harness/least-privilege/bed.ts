@@ -1,35 +1,22 @@
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
-import { fileURLToPath } from 'node:url';
 import type { Redis } from 'ioredis';
 import { stringify } from 'yaml';
 import { CsiClient } from '#src/gateway-client/client.ts';
-import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/open-client.ts';
-import { endpointSlices } from '#src/kube/resources.ts';
 import { processes } from '#src/processes.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { silentLog } from '#src/runtime/log.ts';
-import {
-  type SampleDriver,
-  type SampleDriverOptions,
-  startSampleDriver,
-} from '../../../sandbox/driver/server.ts';
+import { type SampleDriverOptions, startSampleDriver } from '../../../sandbox/driver/server.ts';
 import { Connection } from '../../conformance/connection.ts';
-import { startSutlerProcess } from '../change-over/bed.ts';
-import type { Startable } from '../change-over/scenario.ts';
 import { makeFolder } from '../csi-folder.ts';
 import { freePort } from '../free-port.ts';
+import { startSutlerProcess, type SutlerProcess } from '../program.ts';
 import type { RealControlPlane } from '../real-control-plane.ts';
 import { type RedisUser, redisUsers, urlOf } from '../redis-users.ts';
 import { runSutler } from '../run-sutler.ts';
 import { startTestRedis, type TestRedis } from '../redis.ts';
 import { type Audited, grantedRights, readAuditLog } from './audited-rights.ts';
-import { RedisGrants } from './redis-grants.ts';
 import { grantShipped, HOME } from './shipped-rights.ts';
-
-const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 
 /** Where the Lease of the driver with topology is. */
 const LOCAL_HOME = 'local-storage';
@@ -56,257 +43,186 @@ const FOLDERS: Readonly<Record<string, string>> = {
   'secrets-by-namespace': 'more-secrets',
 };
 
+const COMMON = { 'gateway-insecure': true, timeout: '5s', 'settle-time': '100ms' };
+const DRIVERS = {
+  [CENTRAL]: {
+    ...COMMON,
+    'gateway-service': `${HOME}/${CENTRAL}`,
+    'max-jobs-in-flight': 50,
+    'max-jobs-per-second': 100,
+    'volume-name-uuid-length': 16,
+  },
+  [LOCAL]: {
+    ...COMMON,
+    'gateway-service': `${HOME}/${LOCAL}`,
+    'leader-election-namespace': LOCAL_HOME,
+    'enable-capacity': true,
+    'strict-topology': true,
+  },
+};
+
 /** ingest, jobs and gateways with exactly what k8s/ gives them: the tokens of their accounts and
  * the users of Redis. */
-export class LeastPrivilegeBed {
-  readonly plane: RealControlPlane;
+export interface LeastPrivilegeBed {
   readonly api: Connection;
   /** Of the administrator. */
-  readonly kube: KubeClient;
+  readonly kubeconfig: string;
   readonly redis: TestRedis;
   /** With all rights, on the database of sutler. */
   readonly data: Redis;
-  readonly grants: RedisGrants;
+  /** Where ingest hears of notices. */
   readonly webhooks: string;
-  readonly drivers = new Map<string, SampleDriver>();
-  readonly #closers: Closers;
-  readonly #folder: Awaited<ReturnType<typeof makeFolder>>;
-  readonly #rights: ReadonlySet<string>;
-  readonly #kubeconfigs: Readonly<Record<string, string>>;
-  #started = 0;
-
-  private constructor(
-    parts: Pick<
-      LeastPrivilegeBed,
-      'plane' | 'api' | 'kube' | 'redis' | 'data' | 'grants' | 'webhooks'
-    >,
-    own: {
-      closers: Closers;
-      folder: Awaited<ReturnType<typeof makeFolder>>;
-      rights: ReadonlySet<string>;
-      kubeconfigs: Readonly<Record<string, string>>;
-    },
-  ) {
-    this.plane = parts.plane;
-    this.api = parts.api;
-    this.kube = parts.kube;
-    this.redis = parts.redis;
-    this.data = parts.data;
-    this.grants = parts.grants;
-    this.webhooks = parts.webhooks;
-    this.#closers = own.closers;
-    this.#folder = own.folder;
-    this.#rights = own.rights;
-    this.#kubeconfigs = own.kubeconfigs;
-  }
-
-  static async open(openPlane: () => Promise<RealControlPlane>): Promise<LeastPrivilegeBed> {
-    const closers = new Closers();
-    const folder = await makeFolder();
-    closers.add('folder', () => folder.remove());
-    const plane = await openPlane();
-    closers.add('cluster', () => plane.close());
-    const api = new Connection(plane);
-    closers.add('connection', () => api.close());
-    const { kubeconfig } = plane;
-    const access = await loadClusterAccess({ kubeconfig, env: {} });
-    const kube = createKubeClient({ access, userAgent: 'test', log: silentLog });
-    closers.add('client', () => kube.close());
-    const { objects, kubeconfigs } = await grantShipped(api, plane, FOLDERS);
-    const redis = await startTestRedis({ settings: redisUsers() });
-    closers.add('Redis', () => redis.close());
-    const data = redis.redis.duplicate({ db: DATABASE });
-    closers.add('connection to Redis', () => data.disconnect());
-    const grants = new RedisGrants(redis.redis);
-    await grants.open();
-    closers.add('monitor', () => grants.close());
-    const webhooks = `127.0.0.1:${await freePort()}`;
-    const common = { 'gateway-insecure': true, timeout: '5s', 'settle-time': '100ms' };
-    const sections = {
-      [CENTRAL]: {
-        'gateway-service': `${HOME}/${CENTRAL}`,
-        'max-jobs-in-flight': 50,
-        'max-jobs-per-second': 100,
-        'volume-name-uuid-length': 16,
-      },
-      [LOCAL]: {
-        'gateway-service': `${HOME}/${LOCAL}`,
-        'leader-election-namespace': LOCAL_HOME,
-        'enable-capacity': true,
-        'strict-topology': true,
-      },
-    };
-    const drivers = Object.entries(sections).map(([name, own]) => [name, { ...common, ...own }]);
-    await writeFile(
-      folder.file('drivers.yaml'),
-      stringify({ drivers: Object.fromEntries(drivers) as object }),
-    );
-    const parts = { plane, api, kube, redis, data, grants, webhooks };
-    const rights = grantedRights(objects);
-    return new LeastPrivilegeBed(parts, { closers, folder, rights, kubeconfigs });
-  }
-
+  /** The rights that were granted. */
+  readonly rights: ReadonlySet<string>;
+  /** What the API server has answered. */
+  audited(): Promise<Audited>;
   /** Starts a driver with a gateway, which the EndpointSlices of its Service name. */
-  async startDriver(
-    options: Partial<SampleDriverOptions> & { readonly name: string },
-  ): Promise<void> {
-    const key = options.name;
-    const driver = await startSampleDriver({
-      socket: this.#folder.file(`${key}.sock`),
-      dataDir: this.#folder.file(key),
-      ...options,
-    });
-    this.drivers.set(key, driver);
-    this.#closers.add(`driver ${key}`, () => driver.close());
-    const [host, port] = [hostAddress(), await freePort()];
-    await this.#start('csi-gateway', [
-      `--csi-address=${driver.socket}`,
-      `--listen=dns:///${host}:${port}`,
-      '--insecure',
-    ]);
-    await this.kube.create(endpointSlices, HOME, {
-      apiVersion: 'discovery.k8s.io/v1',
-      kind: 'EndpointSlice',
-      metadata: { name: key, labels: { 'kubernetes.io/service-name': key } },
-      addressType: 'IPv4',
-      endpoints: [{ addresses: [host], conditions: { ready: true } }],
-      ports: [{ name: 'gateway', port, protocol: 'TCP' }],
-    });
-  }
-
+  startDriver(options: Partial<SampleDriverOptions> & { readonly name: string }): Promise<void>;
   /** A client of a driver. */
-  clientOf(driver: string): CsiClient {
-    const path = this.#folder.file(`${driver}.sock`);
-    const client = new CsiClient({ address: { kind: 'unix', path } });
-    this.#closers.add('client of the driver', () => client.close());
-    return client;
-  }
+  clientOf(driver: string): CsiClient;
+  startIngest(...flags: readonly string[]): Promise<SutlerProcess>;
+  startJobs(): Promise<SutlerProcess>;
+  /** Runs a command in a container of ingest, or as the operator's user of Redis with the
+   * administrator's kubeconfig.
+   * @returns what it prints */
+  operate(as: 'ingest' | 'operator', command: string, ...args: readonly string[]): Promise<string>;
+  close(): Promise<void>;
+}
 
-  startIngest(...flags: readonly string[]): Promise<Startable> {
-    return this.#start('ingest', [
-      ...this.#flagsOf('ingest'),
-      '--event-source=both',
-      '--snapshot-orphan-sweep-interval=1s',
-      '--audit-interval=1s',
-      '--audit-min-age=1s',
-      '--capacity-poll-interval=1s',
-      '--capacity-ownerref-level=2',
-      '--leader-election-lease-duration=4s',
-      '--leader-election-renew-deadline=3s',
-      '--leader-election-retry-period=1s',
-      ...flags,
-    ]);
-  }
-
-  startJobs(): Promise<Startable> {
-    return this.#start('jobs', [
-      ...this.#flagsOf('jobs'),
-      '--feature-gates=CrossNamespaceVolumeDataSource=true',
-      '--retry-interval-start=200ms',
-      '--retry-interval-max=2s',
-      '--lock-duration=5s',
-    ]);
-  }
-
-  #flagsOf(name: string): readonly string[] {
-    return [`--kubeconfig=${this.#kubeconfigs[name]}`, ...this.#placeOf()];
-  }
-
-  #placeOf(): readonly string[] {
-    return [
-      `--driver-config=${this.#folder.file('drivers.yaml')}`,
-      `--leader-election-namespace=${HOME}`,
-    ];
-  }
-
-  async #start(name: string, flags: readonly string[]): Promise<Startable> {
-    this.#started += 1;
+export async function openLeastPrivilegeBed(
+  openPlane: () => Promise<RealControlPlane>,
+): Promise<LeastPrivilegeBed> {
+  const closers = new Closers();
+  const folder = await makeFolder();
+  closers.add('folder', () => folder.remove());
+  const plane = await openPlane();
+  closers.add('cluster', () => plane.close());
+  const api = new Connection(plane);
+  closers.add('connection', () => api.close());
+  const { objects, kubeconfigs } = await grantShipped(api, plane, FOLDERS);
+  await createPod(api);
+  const redis = await startTestRedis({ settings: redisUsers() });
+  closers.add('Redis', () => redis.close());
+  const data = redis.redis.duplicate({ db: DATABASE });
+  closers.add('connection to Redis', () => data.disconnect());
+  const redisUrlOf = (user: RedisUser): string => urlOf(user, `${redis.url}/${DATABASE}`);
+  const webhooks = `127.0.0.1:${await freePort()}`;
+  const config = folder.file('drivers.yaml');
+  await writeFile(config, stringify({ drivers: DRIVERS }));
+  const place = [`--driver-config=${config}`, `--leader-election-namespace=${HOME}`];
+  let count = 0;
+  const start = async (name: string, flags: readonly string[]): Promise<SutlerProcess> => {
+    count += 1;
     const user = name === 'ingest' || name === 'jobs' ? name : undefined;
-    const started = await startSutlerProcess([CLI, name, ...flags], {
-      folder: this.#folder.path,
+    const started = await startSutlerProcess([name, ...flags], {
       env: {
-        ...(user === undefined ? {} : { REDIS_URL: this.redisUrlOf(user) }),
-        HOSTNAME: `${name}-${this.#started}`,
+        ...(user === undefined ? {} : { REDIS_URL: redisUrlOf(user) }),
+        HOME: folder.path,
+        HOSTNAME: `${name}-${count}`,
         NAMESPACE: HOME,
         POD_NAME: POD,
       },
     });
-    this.#closers.add(name, () => started.stop());
+    closers.add(name, () => started.stop());
     return started;
-  }
+  };
+  return {
+    api,
+    kubeconfig: plane.kubeconfig,
+    redis,
+    data,
+    webhooks,
+    rights: grantedRights(objects),
+    audited: async () => readAuditLog(await readFile(plane.auditLog ?? '', 'utf8')),
+    async startDriver(options) {
+      const { name } = options;
+      const driver = await startSampleDriver({
+        socket: folder.file(`${name}.sock`),
+        dataDir: folder.file(name),
+        ...options,
+      });
+      closers.add(`driver ${name}`, () => driver.close());
+      const [host, port] = [hostAddress(), await freePort()];
+      const listen = `--listen=dns:///${host}:${port}`;
+      await start('csi-gateway', [`--csi-address=${driver.socket}`, listen, '--insecure']);
+      await api.create(`/apis/discovery.k8s.io/v1/namespaces/${HOME}/endpointslices`, {
+        apiVersion: 'discovery.k8s.io/v1',
+        kind: 'EndpointSlice',
+        metadata: { name, labels: { 'kubernetes.io/service-name': name } },
+        addressType: 'IPv4',
+        endpoints: [{ addresses: [host], conditions: { ready: true } }],
+        ports: [{ name: 'gateway', port, protocol: 'TCP' }],
+      });
+    },
+    clientOf(driver) {
+      const path = folder.file(`${driver}.sock`);
+      const client = new CsiClient({ address: { kind: 'unix', path } });
+      closers.add('client of the driver', () => client.close());
+      return client;
+    },
+    startIngest: (...flags) =>
+      start('ingest', [
+        `--kubeconfig=${kubeconfigs.ingest}`,
+        ...place,
+        `--webhook-address=${webhooks}`,
+        '--event-source=both',
+        '--snapshot-orphan-sweep-interval=1s',
+        '--audit-interval=1s',
+        '--audit-min-age=1s',
+        '--capacity-poll-interval=1s',
+        '--capacity-ownerref-level=2',
+        '--leader-election-lease-duration=4s',
+        '--leader-election-renew-deadline=3s',
+        '--leader-election-retry-period=1s',
+        ...flags,
+      ]),
+    startJobs: () =>
+      start('jobs', [
+        `--kubeconfig=${kubeconfigs.jobs}`,
+        ...place,
+        '--feature-gates=CrossNamespaceVolumeDataSource=true',
+        '--retry-interval-start=200ms',
+        '--retry-interval-max=2s',
+        '--lock-duration=5s',
+      ]),
+    async operate(as, command, ...args) {
+      const { flags = {} } = processes[command] ?? {};
+      const kubeconfig = as === 'ingest' ? kubeconfigs.ingest : plane.kubeconfig;
+      const all = [`--kubeconfig=${kubeconfig}`, ...place, `--driver-name=${CENTRAL}`];
+      const common = all.filter((flag) => (/^--([^=]+)/.exec(flag)?.[1] ?? '') in flags);
+      const { out, err } = await runSutler([command, ...args, ...common], {
+        REDIS_URL: redisUrlOf(as),
+      });
+      return out + err;
+    },
+    close: async () => assert.deepEqual(await closers.close(), []),
+  };
+}
 
-  /** Creates the pod of ingest with its owners, which own what ingest publishes. */
-  async createPod(): Promise<void> {
-    const labels = { app: 'ingest' };
-    const template = {
-      metadata: { labels },
-      spec: { containers: [{ name: 'ingest', image: 'none' }] },
-    };
-    const spec = { replicas: 0, selector: { matchLabels: labels }, template };
-    const apps = `/apis/apps/v1/namespaces/${HOME}`;
-    const deployment = await this.api.create(`${apps}/deployments`, {
-      metadata: { name: 'sutler-ingest' },
-      spec,
-    });
-    const replicaSet = await this.api.create(`${apps}/replicasets`, {
-      metadata: { name: 'sutler-ingest-1', ownerReferences: [ownerOf('Deployment', deployment)] },
-      spec,
-    });
-    await this.api.create(`/api/v1/namespaces/${HOME}/pods`, {
-      metadata: { name: POD, labels, ownerReferences: [ownerOf('ReplicaSet', replicaSet)] },
-      spec: template.spec,
-    });
-  }
-
-  /** Runs a command as the operator's user of Redis, with the administrator's kubeconfig.
-   * @returns what it prints */
-  operate(command: string, ...args: readonly string[]): Promise<string> {
-    const { kubeconfig } = this.plane;
-    return this.#run({ user: 'operator', kubeconfig }, command, args);
-  }
-
-  /** Runs a command as in a container of ingest.
-   * @returns what it prints */
-  operateInIngest(command: string, ...args: readonly string[]): Promise<string> {
-    const { ingest: kubeconfig = '' } = this.#kubeconfigs;
-    return this.#run({ user: 'ingest', kubeconfig }, command, args);
-  }
-
-  async #run(
-    { user, kubeconfig }: { readonly user: RedisUser; readonly kubeconfig: string },
-    command: string,
-    args: readonly string[],
-  ): Promise<string> {
-    const { flags = {} } = processes[command] ?? {};
-    const common = [`--kubeconfig=${kubeconfig}`, ...this.#placeOf()].filter(
-      (flag) => (/^--([^=]+)/.exec(flag)?.[1] ?? '') in flags,
-    );
-    const driver = `--driver-name=${CENTRAL}`;
-    const REDIS_URL = this.redisUrlOf(user);
-    const { out, err } = await runSutler(
-      [command, ...args, ...common, ...('driver-name' in flags ? [driver] : [])],
-      { REDIS_URL },
-    );
-    return out + err;
-  }
-
-  redisUrlOf(user: RedisUser): string {
-    return urlOf(user, `${this.redis.url}/${DATABASE}`);
-  }
-
-  /** The rights that were granted. */
-  get rights(): ReadonlySet<string> {
-    return this.#rights;
-  }
-
-  /** What the API server has answered. */
-  async audited(): Promise<Audited> {
-    return readAuditLog(await readFile(this.plane.auditLog ?? '', 'utf8'));
-  }
-
-  async close(): Promise<void> {
-    assert.deepEqual(await this.#closers.close(), []);
-  }
+/** Creates the pod of ingest with its owners, which own what ingest publishes. */
+async function createPod(api: Connection): Promise<void> {
+  const labels = { app: 'ingest' };
+  const template = {
+    metadata: { labels },
+    spec: { containers: [{ name: 'ingest', image: 'none' }] },
+  };
+  const spec = { replicas: 0, selector: { matchLabels: labels }, template };
+  const apps = `/apis/apps/v1/namespaces/${HOME}`;
+  const deployment = await api.create(`${apps}/deployments`, {
+    metadata: { name: 'sutler-ingest' },
+    spec,
+  });
+  const replicaSet = await api.create(`${apps}/replicasets`, {
+    metadata: { name: 'sutler-ingest-1', ownerReferences: [ownerOf('Deployment', deployment)] },
+    spec,
+  });
+  // Pods are refused until a controller has created this account.
+  const account = `/api/v1/namespaces/${HOME}/serviceaccounts/default`;
+  await api.until(account, ({ status }) => status === 200);
+  await api.create(`/api/v1/namespaces/${HOME}/pods`, {
+    metadata: { name: POD, labels, ownerReferences: [ownerOf('ReplicaSet', replicaSet)] },
+    spec: template.spec,
+  });
 }
 
 function ownerOf(kind: string, owner: unknown): object {
