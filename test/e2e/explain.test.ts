@@ -109,6 +109,19 @@ describe('why a claim is pending', () => {
     );
   });
 
+  it('is a Redis that is away, told in an event and by a metric', async () => {
+    await bed.redis.kill();
+    const claim = await bed.newClaim();
+    await until(
+      async () => (await eventsAbout(claim)).some((text) => /waits for Redis: .*\d/.test(text)),
+      'an event',
+    );
+    await answers(explain(claim), /Redis.*127\.0\.0\.1:\d+/);
+    const metrics = async () => (await fetch(`${ingest.url}/metrics`)).text();
+    await answers(metrics, /sutler_check_failed\{check="redis"\} 1/);
+    await bed.redis.start();
+  });
+
   async function eventsAbout(claim: Claim): Promise<readonly string[]> {
     const { items } = await bed.kube.list<Event>(eventsOf, { namespace: 'default' });
     return items
