@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { existsSync, rmSync } from 'node:fs';
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -9,13 +9,6 @@ import { stringify } from 'yaml';
 import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { freePort } from './free-port.ts';
 import { startProgram, type Program } from './program.ts';
-import {
-  createAuthority,
-  readCertificate,
-  writeServiceAccountKeys,
-  type Authority,
-  type Certificate,
-} from './real-certificates.ts';
 
 /** A Kubernetes control plane made of the real programs. */
 export interface RealControlPlane {
@@ -167,27 +160,26 @@ async function start(programs: Plan): Promise<RealControlPlane> {
     await rm(folder, { recursive: true, force: true });
   };
   try {
-    const authority = await createAuthority(folder);
-    const etcd = await startEtcd(programs.etcd, { folder, authority, children });
+    const etcd = await startEtcd(programs.etcd, { folder, children });
     const { serverGates: gates, auditedGroup, eventTtl } = programs;
     const server = await startApiServer(programs.apiServer, {
       folder,
-      authority,
       children,
       gates,
       auditedGroup,
       eventTtl,
       etcdUrl: etcd.url,
-      etcdClient: etcd.client,
     });
     const { hasDefaultLimit } = programs;
-    const others = { folder, authority, children, url: server.url };
+    const others = { children, kubeconfig: server.kubeconfig };
     // Both settle before a failure is reported, so that close() stops both.
     const started = await Promise.allSettled([
       programs.controllerManager === undefined
         ? undefined
         : startControllerManager(programs.controllerManager, { ...others, hasDefaultLimit }),
-      programs.scheduler === undefined ? undefined : startScheduler(programs.scheduler, others),
+      programs.scheduler === undefined
+        ? undefined
+        : startClient('kube-scheduler', programs.scheduler, { ...others, args: [] }),
     ]);
     for (const result of started) if (result.status === 'rejected') throw result.reason;
     return {
@@ -205,7 +197,6 @@ async function start(programs: Plan): Promise<RealControlPlane> {
 
 interface Context {
   readonly folder: string;
-  readonly authority: Authority;
   readonly children: Program[];
 }
 
@@ -260,13 +251,9 @@ async function backUp(
   };
 }
 
-async function startEtcd(program: string, { folder, authority, children }: Context) {
+async function startEtcd(program: string, { folder, children }: Context) {
   const [clientPort, peerPort] = await Promise.all([freePort(), freePort()]);
-  const [server, client] = await Promise.all([
-    authority.server('etcd'),
-    authority.client('etcd-client', { commonName: 'kube-apiserver' }),
-  ]);
-  const url = `https://127.0.0.1:${clientPort}`;
+  const url = `http://127.0.0.1:${clientPort}`;
   const args = [
     `--data-dir=${join(folder, 'etcd')}`,
     `--listen-client-urls=${url}`,
@@ -274,21 +261,14 @@ async function startEtcd(program: string, { folder, authority, children }: Conte
     `--listen-peer-urls=http://127.0.0.1:${peerPort}`,
     `--initial-advertise-peer-urls=http://127.0.0.1:${peerPort}`,
     `--initial-cluster=default=http://127.0.0.1:${peerPort}`,
-    `--cert-file=${server.certFile}`,
-    `--key-file=${server.keyFile}`,
-    `--trusted-ca-file=${authority.caFile}`,
-    '--client-cert-auth',
     // Faster; the data need not survive a power failure.
     '--unsafe-no-fsync',
   ];
-  // Only our etcd has a certificate of this authority, so no other server can pass the check.
-  const ca = await readFile(authority.caFile, 'utf8');
-  const tls = { ca, ...(await readCertificate(client)) };
   const etcd = await restartable('etcd', children, {
     launch: () => startChild(program, args),
-    isReady: () => answersOk(tls, `${url}/health`),
+    isReady: () => answersOk(`${url}/health`),
   });
-  return { url, client, program: etcd };
+  return { url, program: etcd };
 }
 
 interface ApiServerContext extends Context {
@@ -296,55 +276,39 @@ interface ApiServerContext extends Context {
   readonly auditedGroup: string | undefined;
   readonly eventTtl: string;
   readonly etcdUrl: string;
-  readonly etcdClient: { readonly certFile: string; readonly keyFile: string };
 }
 
 async function startApiServer(
   program: string,
-  {
-    folder,
-    authority,
-    children,
-    gates,
-    auditedGroup,
-    eventTtl,
-    etcdUrl,
-    etcdClient,
-  }: ApiServerContext,
+  { folder, children, gates, auditedGroup, eventTtl, etcdUrl }: ApiServerContext,
 ) {
   const port = await freePort();
-  const [serving, admin, keys] = await Promise.all([
-    authority.server('kube-apiserver'),
-    authority.client('admin', { commonName: 'sutler-test-admin', organization: 'system:masters' }),
-    writeServiceAccountKeys(folder),
-  ]);
+  const file = (name: string): string => join(folder, name);
   const token = randomBytes(24).toString('hex');
-  const tokenFile = join(folder, 'tokens.csv');
-  await writeFile(tokenFile, `${token},sutler-test-admin,sutler-test-admin,"system:masters"\n`, {
-    mode: 0o600,
+  await writeFile(file('tokens.csv'), `${token},admin,admin,"system:masters"\n`, { mode: 0o600 });
+  const pair = generateKeyPairSync('rsa', {
+    modulusLength: 2048,
+    publicKeyEncoding: { type: 'spki', format: 'pem' },
+    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
   });
-  const auditLog = auditedGroup === undefined ? undefined : join(folder, 'audit.log');
-  const auditPolicy = join(folder, 'audit-policy.yaml');
-  await writeFile(auditPolicy, stringify(policyFor(auditedGroup ?? '')));
+  await writeFile(file('accounts.key'), pair.privateKey, { mode: 0o600 });
+  await writeFile(file('accounts.pub'), pair.publicKey);
+  const auditLog = auditedGroup === undefined ? undefined : file('audit.log');
+  await writeFile(file('audit-policy.yaml'), stringify(policyFor(auditedGroup ?? '')));
   const args = [
     `--etcd-servers=${etcdUrl}`,
-    `--etcd-cafile=${authority.caFile}`,
-    `--etcd-certfile=${etcdClient.certFile}`,
-    `--etcd-keyfile=${etcdClient.keyFile}`,
     '--bind-address=127.0.0.1',
     '--advertise-address=127.0.0.1',
     // The default would fail: it writes endpoints of the Service `kubernetes`, which may not be on
     // loopback.
     '--endpoint-reconciler-type=none',
     `--secure-port=${port}`,
-    `--cert-dir=${join(folder, 'apiserver')}`,
-    `--tls-cert-file=${serving.certFile}`,
-    `--tls-private-key-file=${serving.keyFile}`,
-    `--client-ca-file=${authority.caFile}`,
-    `--token-auth-file=${tokenFile}`,
+    // Here it writes a certificate of its own, with that of the authority.
+    `--cert-dir=${folder}`,
+    `--token-auth-file=${file('tokens.csv')}`,
     '--service-account-issuer=https://kubernetes.default.svc',
-    `--service-account-key-file=${keys.publicFile}`,
-    `--service-account-signing-key-file=${keys.privateFile}`,
+    `--service-account-key-file=${file('accounts.pub')}`,
+    `--service-account-signing-key-file=${file('accounts.key')}`,
     '--service-cluster-ip-range=10.96.0.0/16',
     '--authorization-mode=RBAC',
     '--allow-privileged=true',
@@ -357,19 +321,20 @@ async function startApiServer(
       : [`--feature-gates=${gates.map((gate) => `${gate}=true`).join(',')}`]),
     ...(auditLog === undefined
       ? []
-      : [`--audit-policy-file=${auditPolicy}`, `--audit-log-path=${auditLog}`]),
+      : [`--audit-policy-file=${file('audit-policy.yaml')}`, `--audit-log-path=${auditLog}`]),
   ];
   const url = `https://127.0.0.1:${port}`;
-  const tls = { ca: await readFile(authority.caFile, 'utf8'), ...(await readCertificate(admin)) };
   const server = await restartable('kube-apiserver', children, {
     launch: () => startChild(program, args),
     // /readyz waits for the start hooks, RBAC's built-in roles among them.
     isReady: async () =>
-      (await answersOk(tls, `${url}/readyz`)) &&
-      (await answersOk(tls, `${url}/api/v1/namespaces/default`)),
+      (await answersOk(`${url}/readyz`, token)) &&
+      (await answersOk(`${url}/api/v1/namespaces/default`, token)),
   });
-  const kubeconfig = join(folder, 'admin.kubeconfig');
-  await writeKubeconfig(kubeconfig, { url, caFile: authority.caFile, ...admin });
+  const caFile = file('apiserver.crt');
+  const kubeconfig = file('admin.kubeconfig');
+  await writeFile(kubeconfig, stringify(kubeconfigOf({ url, caFile, token })), { mode: 0o600 });
+  const tls = { ca: await readFile(caFile, 'utf8') };
   return { url, tls, token, kubeconfig, auditLog, program: server, apiServerPid: server.pid };
 }
 
@@ -382,11 +347,11 @@ function policyFor(group: string): object {
   };
 }
 
-interface ClientContext extends Context {
-  readonly url: string;
+interface ClientContext extends Pick<Context, 'children'> {
+  readonly kubeconfig: string;
 }
 
-async function startControllerManager(
+function startControllerManager(
   program: string,
   { hasDefaultLimit, ...context }: ClientContext & { readonly hasDefaultLimit: boolean },
 ): Promise<void> {
@@ -397,26 +362,15 @@ async function startControllerManager(
     '--pvclaimbinder-sync-period=15s',
     ...(hasDefaultLimit ? [] : ['--kube-api-qps=500', '--kube-api-burst=1000']),
   ];
-  await startClient('kube-controller-manager', program, { ...context, args });
-}
-
-async function startScheduler(program: string, context: ClientContext): Promise<void> {
-  await startClient('kube-scheduler', program, { ...context, args: [] });
+  return startClient('kube-controller-manager', program, { ...context, args });
 }
 
 async function startClient(
   name: string,
   program: string,
-  context: ClientContext & { readonly args: readonly string[] },
+  { children, kubeconfig, args }: ClientContext & { readonly args: readonly string[] },
 ): Promise<void> {
-  const { folder, authority, children, url, args } = context;
   const port = await freePort();
-  const [identity, serving] = await Promise.all([
-    authority.client(name, { commonName: `system:${name}` }),
-    authority.server(`${name}-serving`),
-  ]);
-  const kubeconfig = join(folder, `${name}.kubeconfig`);
-  await writeKubeconfig(kubeconfig, { url, caFile: authority.caFile, ...identity });
   const child = startChild(program, [
     `--kubeconfig=${kubeconfig}`,
     `--authentication-kubeconfig=${kubeconfig}`,
@@ -425,18 +379,15 @@ async function startClient(
     '--leader-elect=false',
     '--bind-address=127.0.0.1',
     `--secure-port=${port}`,
-    `--tls-cert-file=${serving.certFile}`,
-    `--tls-private-key-file=${serving.keyFile}`,
     '--profiling=false',
     ...args,
   ]);
   children.push(child);
-  const tls = { ca: await readFile(authority.caFile, 'utf8') };
-  await waitUntilReady(name, child, () => answersOk(tls, `https://127.0.0.1:${port}/healthz`));
+  await waitUntilReady(name, child, () => answersOk(`https://127.0.0.1:${port}/healthz`));
 }
 
 function startChild(program: string, args: readonly string[]): Program {
-  return startProgram(program, args, { cwd: process.cwd(), keptOutput: 8_000 });
+  return startProgram(program, args, { keptOutput: 8_000 });
 }
 
 /** A child exited before it was ready. */
@@ -465,12 +416,12 @@ async function waitUntilReady(
   }
 }
 
-/** Whether the server answers with 200. False also for a server whose certificate is of another
- * authority. */
-async function answersOk(tls: RealControlPlane['tls'], url: string): Promise<boolean> {
-  const agent = new Agent({ connect: { ...tls } });
+/** Whether a server on loopback answers with 200. */
+async function answersOk(url: string, token?: string): Promise<boolean> {
+  const agent = new Agent({ connect: { rejectUnauthorized: false } });
   try {
-    const { statusCode, body } = await request(url, { dispatcher: agent });
+    const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    const { statusCode, body } = await request(url, { dispatcher: agent, headers });
     await body.dump();
     return statusCode === 200;
   } catch {
@@ -480,20 +431,19 @@ async function answersOk(tls: RealControlPlane['tls'], url: string): Promise<boo
   }
 }
 
-async function writeKubeconfig(
-  path: string,
-  files: { readonly url: string; readonly caFile: string } & Certificate,
-): Promise<void> {
-  const { url, caFile, certFile, keyFile } = files;
-  const config = {
+function kubeconfigOf(o: {
+  readonly url: string;
+  readonly caFile: string;
+  readonly token: string;
+}) {
+  return {
     apiVersion: 'v1',
     kind: 'Config',
-    clusters: [{ name: 'real', cluster: { server: url, 'certificate-authority': caFile } }],
-    users: [{ name: 'user', user: { 'client-certificate': certFile, 'client-key': keyFile } }],
+    clusters: [{ name: 'real', cluster: { server: o.url, 'certificate-authority': o.caFile } }],
+    users: [{ name: 'user', user: { token: o.token } }],
     contexts: [{ name: 'real', context: { cluster: 'real', user: 'user' } }],
     'current-context': 'real',
   };
-  await writeFile(path, stringify(config), { mode: 0o600 });
 }
 
 /** Opens an existing cluster, whose user has a client certificate or a token. */

@@ -6,7 +6,7 @@ import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { watchTlsFiles } from '#src/runtime/tls-files.ts';
 import { freePort } from './free-port.ts';
-import { type Authority, type Certificate, createAuthority } from './real-certificates.ts';
+import { type Authority, createAuthority, type Pair } from './kube-certificates.ts';
 import { startTestRedis, type TestRedis } from './redis.ts';
 
 /** A Redis that also listens with TLS, and its authority. */
@@ -15,7 +15,7 @@ export interface TlsRedis {
   readonly redis: TestRedis;
   readonly authority: Authority;
   /** The certificate of the server, for localhost and 127.0.0.1. */
-  readonly server: Certificate;
+  readonly server: Pair;
   readonly tlsPort: number;
   readonly password: string;
   readonly closers: Closers;
@@ -33,8 +33,8 @@ export async function startTlsRedis(
   const closers = new Closers();
   const folder = await mkdtemp(join(tmpdir(), 'sutler-redis-tls-'));
   closers.add('folder', () => rm(folder, { recursive: true, force: true }));
-  const authority = await createAuthority(folder);
-  const server = await authority.server('redis');
+  const authority = createAuthority(folder, 'redis');
+  const server = authority.server('localhost');
   const tlsPort = await freePort();
   const redis = await startTestRedis({
     settings: [
@@ -74,7 +74,7 @@ export async function startTlsRedis(
 }
 
 /** The lines of the configuration of a server, or a Sentinel, that name its certificate. */
-export function serverTls({ caFile }: Authority, server: Certificate): readonly string[] {
+export function serverTls({ caFile }: Authority, server: Pair): readonly string[] {
   return [
     `tls-ca-cert-file ${caFile}`,
     `tls-cert-file ${server.certFile}`,

@@ -21,7 +21,7 @@ import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { parseFlags } from '#src/runtime/parse-flags.ts';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
-import { createAuthority } from '../harness/real-certificates.ts';
+import { createAuthority } from '../harness/kube-certificates.ts';
 import { serverTls, startTlsRedis, type TlsRedis } from '../harness/redis-tls.ts';
 import { startSentinel } from '../harness/sentinel.ts';
 import { until } from '../harness/until.ts';
@@ -241,7 +241,7 @@ describe('a Redis with TLS', () => {
   it('is used as soon as a replaced file names its authority', async () => {
     const other = join(redis.folder, 'other');
     await mkdir(other);
-    const { caFile } = await createAuthority(other);
+    const { caFile } = createAuthority(other, 'other');
     const link = open(redis.url(), await redis.access({ ca: caFile }));
     await reports(link, /--redis-tls-ca/);
     await copyFile(redis.authority.caFile, caFile);
@@ -278,7 +278,7 @@ describe('a Redis that asks for a client certificate', () => {
   });
 
   it('serves a client with one', async () => {
-    const client = await redis.authority.client('jobs', { commonName: 'jobs' });
+    const client = redis.authority.client('jobs');
     const files = { ca: redis.authority.caFile, cert: client.certFile, key: client.keyFile };
     await isUsable(open(redis.url(), await redis.access(files)), 'connected');
   });
