@@ -3,7 +3,8 @@ import { after, before, describe, it } from 'node:test';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, leases, volumes } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { type DropIn, DropInBed } from '../harness/drop-in-bed.ts';
+import { DropInBed } from '../harness/drop-in-bed.ts';
+import type { SutlerProcess as DropIn } from '../harness/program.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
 

@@ -10,7 +10,8 @@ import { claims, classes, events, leases, volumes } from '#src/kube/resources.ts
 import { Closers } from '#src/runtime/closers.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import { type DropIn, DropInBed, startDropIn } from '../harness/drop-in-bed.ts';
+import { DropInBed } from '../harness/drop-in-bed.ts';
+import { type SutlerProcess as DropIn, startDropIn } from '../harness/program.ts';
 import { DRIVER, ProcessBed } from '../harness/process-bed.ts';
 import type { Running } from '../harness/run-main.ts';
 import { runSutler } from '../harness/run-sutler.ts';

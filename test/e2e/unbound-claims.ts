@@ -9,8 +9,9 @@ import type { Class, KubeObject } from '#src/kube/objects.ts';
 import { claims, classes, type Resource, volumes } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import type { ApiServerUnderTest } from '../conformance/connection.ts';
-import { type DropIn, DropInBed } from '../harness/drop-in-bed.ts';
+import { DropInBed } from '../harness/drop-in-bed.ts';
 import { type LateWatch, startLateWatch } from '../harness/late-watch.ts';
+import type { SutlerProcess as DropIn } from '../harness/program.ts';
 import { until } from '../harness/until.ts';
 
 interface Cluster {

@@ -1,9 +1,6 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { leaseName } from '#src/election/lease.ts';
 import { type ListedEntry, listJournal } from '#src/journal/list-journal.ts';
 import type { Claim } from '#src/kube/objects.ts';
@@ -11,25 +8,11 @@ import { claims } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import type { SampleDriver, SampleDriverOptions } from '../../sandbox/driver/server.ts';
 import { type DriverNode, openDriverPlace } from './change-over/driver-place.ts';
-import type { ChurnPlace, Startable } from './change-over/scenario.ts';
+import type { ChurnPlace } from './change-over/scenario.ts';
 import { VolumeLedger } from './change-over/volume-ledger.ts';
-import { freePort } from './free-port.ts';
+import { startDropIn, type SutlerProcess } from './program.ts';
 import { type Ended, runSutler } from './run-sutler.ts';
 import { until } from './until.ts';
-
-const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
-
-/** sutler in the place of external-provisioner: one process, without a subcommand. Or
- * external-provisioner itself. */
-export interface DropIn extends Startable {
-  readonly pid: number;
-  /** Of health and metrics. */
-  readonly url: string;
-  /** Everything that it has logged. */
-  output(): string;
-  /** Resolves with the exit status, whatever ends the process. */
-  readonly exited: Promise<number | null>;
-}
 
 export interface DropInOptions {
   /** Of the administrator. */
@@ -101,7 +84,7 @@ export class DropInBed implements ChurnPlace {
     args: readonly string[] = [],
     env: Readonly<Record<string, string>> = {},
     program?: string,
-  ): Promise<DropIn> {
+  ): Promise<SutlerProcess> {
     this.#started += 1;
     const dropIn = await startDropIn({
       args: [`--kubeconfig=${this.ownKubeconfig}`, ...args],
@@ -110,7 +93,7 @@ export class DropInBed implements ChurnPlace {
       env: { TMPDIR: this.#folder, HOSTNAME: `container-${this.#started}`, ...env },
       program,
     });
-    this.#closers.add('provisioner', dropIn.stop);
+    this.#closers.add('provisioner', () => dropIn.stop());
     return dropIn;
   }
 
@@ -164,61 +147,4 @@ export class DropInBed implements ChurnPlace {
   close(): Promise<readonly Error[]> {
     return this.#closers.close();
   }
-}
-
-/** Starts a container with upstream's arguments. Resolves when it listens.
- * @param o.env      beside PATH
- * @param o.program  external-provisioner, in the place of sutler */
-export async function startDropIn(o: {
-  readonly args: readonly string[];
-  readonly socket: string;
-  /** Of the Lease. */
-  readonly namespace: string;
-  readonly env: Readonly<Record<string, string>>;
-  readonly program?: string | undefined;
-}): Promise<DropIn> {
-  const port = await freePort();
-  const url = `http://127.0.0.1:${port}`;
-  const [file, ...first] =
-    o.program === undefined ? [process.execPath, '--enable-source-maps', CLI] : [o.program];
-  const child = spawn(
-    file,
-    [
-      ...first,
-      `--csi-address=${o.socket}`,
-      `--http-endpoint=127.0.0.1:${port}`,
-      `--leader-election-namespace=${o.namespace}`,
-      ...o.args,
-    ],
-    { stdio: ['ignore', 'pipe', 'pipe', 'ipc'], env: { PATH: process.env['PATH'], ...o.env } },
-  );
-  let output = '';
-  for (const stream of [child.stdout, child.stderr])
-    stream?.on('data', (chunk: Buffer) => (output += chunk.toString()));
-  const killNow = (): void => void child.kill('SIGKILL');
-  process.once('exit', killNow);
-  const exited = once(child, 'close').then(([code]) => {
-    process.removeListener('exit', killNow);
-    return code as number | null;
-  });
-  const end = async (signal: 'SIGTERM' | 'SIGKILL'): Promise<void> => {
-    child.kill(signal);
-    await exited;
-  };
-  const failed = exited.then(() =>
-    Promise.reject(new Error(`${o.program ?? 'sutler'} ended: ${output}`)),
-  );
-  failed.catch(() => undefined);
-  // external-provisioner sends no message when it has started.
-  const answers = () => fetch(url).then(Boolean, () => false);
-  const started = o.program === undefined ? once(child, 'message') : until(answers, 'it listens');
-  await Promise.race([started, failed]);
-  return {
-    pid: child.pid ?? 0,
-    url,
-    output: () => output,
-    exited,
-    stop: () => end('SIGTERM'),
-    kill: () => end('SIGKILL'),
-  };
 }

@@ -12,12 +12,12 @@ import {
   unique,
 } from '../conformance/connection.ts';
 import { claim, paths, VOLUMES } from '../conformance/objects.ts';
-import { startSutler } from './differential/provisioners.ts';
 import {
   type HostPathDriver,
   type HostPathOptions,
   startHostPathDriver,
 } from './host-path-driver.ts';
+import { startDropIn } from './program.ts';
 import { realControlPlane, type RealControlPlane } from './real-control-plane.ts';
 
 /** Path of hostpathplugin; undefined = its tests don't run, which is printed. */
@@ -78,15 +78,11 @@ export class HostPathBed {
   }
 
   async startSutler(flags: readonly string[], env: Record<string, string> = {}): Promise<void> {
-    const { namespace, driver } = this;
-    const { kubeconfig } = this.plane;
-    const sutler = await startSutler({
-      kubeconfig,
-      socket: driver.socket,
-      env,
-      folder: this.#folder,
-      namespace,
-      flags: ['--retry-interval-start=200ms', ...flags],
+    const sutler = await startDropIn({
+      args: [`--kubeconfig=${this.plane.kubeconfig}`, '--retry-interval-start=200ms', ...flags],
+      socket: this.driver.socket,
+      namespace: this.namespace,
+      env: { TMPDIR: this.#folder, ...env },
     });
     this.#closers.add('sutler', () => sutler.stop());
   }

@@ -1,18 +1,8 @@
-import {
-  create,
-  fromBinary,
-  toBinary,
-  type DescMessage,
-  type DescMethodUnary,
-  type MessageInitShape,
-  type MessageShape,
-} from '@bufbuild/protobuf';
-import { Client, credentials } from '@grpc/grpc-js';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Identity } from '#src/csi/generated/csi_pb.ts';
-import { methodPath } from '#src/csi/methods.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { startProgram } from './program.ts';
 
 /** A running csi-driver-host-path process. */
@@ -22,10 +12,7 @@ export interface HostPathDriver {
   /** Folder that contains one folder per volume, named by its handle. */
   readonly volumes: string;
   /** Calls the driver directly. */
-  call<I extends DescMessage, O extends DescMessage>(
-    method: DescMethodUnary<I, O>,
-    request: MessageInitShape<I>,
-  ): Promise<MessageShape<O>>;
+  readonly client: CsiClient;
   stop(): Promise<void>;
 }
 
@@ -60,12 +47,12 @@ export async function startHostPathDriver(options: HostPathOptions): Promise<Hos
     ...Object.entries(capacity).map(([kind, room]) => `--capacity=${kind}=${room}`),
   ];
   const running = startProgram(program, args, { cwd: folder, keptOutput: 8_000 });
-  const client = new Client(`unix:${socket}`, credentials.createInsecure());
+  const client = new CsiClient({ address: { kind: 'unix', path: socket } });
   const driver: HostPathDriver = {
     socket,
     name,
     volumes,
-    call: (method, request) => unary(client, method, request),
+    client,
     stop: async () => {
       client.close();
       await running.stop();
@@ -74,7 +61,7 @@ export async function startHostPathDriver(options: HostPathOptions): Promise<Hos
   const deadlineMs = Date.now() + READY_WITHIN_MS;
   for (;;) {
     try {
-      await driver.call(Identity.method.probe, {});
+      await client.call(Identity.method.probe, {}, { timeoutMs: 1_000 });
       return driver;
     } catch (cause) {
       if (Date.now() > deadlineMs || running.hasEnded) {
@@ -86,26 +73,4 @@ export async function startHostPathDriver(options: HostPathOptions): Promise<Hos
       await delay(100);
     }
   }
-}
-
-function unary<I extends DescMessage, O extends DescMessage>(
-  client: Client,
-  method: DescMethodUnary<I, O>,
-  request: MessageInitShape<I>,
-): Promise<MessageShape<O>> {
-  return new Promise((resolve, reject) => {
-    client.makeUnaryRequest(
-      methodPath(method),
-      (value: MessageInitShape<I>) =>
-        Buffer.from(toBinary(method.input, create(method.input, value))),
-      (bytes: Buffer) => fromBinary(method.output, bytes),
-      request,
-      { deadline: Date.now() + READY_WITHIN_MS },
-      (error, value) => {
-        if (error !== null) reject(error);
-        else if (value === undefined) reject(new Error(`${method.name} gave no answer`));
-        else resolve(value);
-      },
-    );
-  });
 }

@@ -3,7 +3,8 @@ import type { TestContext } from 'node:test';
 import type { Event, Volume } from '#src/kube/objects.ts';
 import { claims, events, volumes } from '#src/kube/resources.ts';
 import { Connection } from '../conformance/connection.ts';
-import { type DropIn, DropInBed, type DropInOptions } from './drop-in-bed.ts';
+import { DropInBed, type DropInOptions } from './drop-in-bed.ts';
+import type { SutlerProcess } from './program.ts';
 import { realControlPlane, type RealControlPlane } from './real-control-plane.ts';
 import { until } from './until.ts';
 
@@ -15,7 +16,7 @@ export type Start = (
   bed: DropInBed,
   args?: readonly string[],
   env?: Readonly<Record<string, string>>,
-) => Promise<DropIn>;
+) => Promise<SutlerProcess>;
 
 /** Of both: calls end soon, and nothing limits the requests. */
 const ARGS = [
@@ -107,7 +108,7 @@ export async function leakedVolumes(bed: DropInBed): Promise<readonly string[]> 
 
 /** Sums the series of a metric that have these labels, in any order. */
 export async function readMetric(
-  { url }: DropIn,
+  { url }: SutlerProcess,
   name: string,
   ...labels: readonly string[]
 ): Promise<number> {

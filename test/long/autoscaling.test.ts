@@ -4,11 +4,8 @@ import { after, before, describe, it } from 'node:test';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startWorkload, type Workload } from '../../bench/workload.ts';
-import {
-  type ChangeOverBed,
-  openChangeOverBed,
-  type SutlerProcess,
-} from '../harness/change-over/bed.ts';
+import { type ChangeOverBed, openChangeOverBed } from '../harness/change-over/bed.ts';
+import type { SutlerProcess } from '../harness/program.ts';
 import { type Prometheus, skipsPrometheus, startPrometheus } from '../harness/prometheus.ts';
 import { readYaml } from '../harness/real-manifests.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';

@@ -14,11 +14,8 @@ import { DRAIN } from '#src/kube/keys.ts';
 import { claims, leases } from '#src/kube/resources.ts';
 import { percentile } from '../../bench/percentile.ts';
 import { startWorkload, type Track, type Workload } from '../../bench/workload.ts';
-import {
-  type ChangeOverBed,
-  openChangeOverBed,
-  type SutlerProcess,
-} from '../harness/change-over/bed.ts';
+import { type ChangeOverBed, openChangeOverBed } from '../harness/change-over/bed.ts';
+import type { SutlerProcess } from '../harness/program.ts';
 import { DropInBed } from '../harness/drop-in-bed.ts';
 import {
   type Prometheus,

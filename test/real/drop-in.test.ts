@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { dirname } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Volume } from '#src/kube/objects.ts';
@@ -8,8 +7,8 @@ import { Closers } from '#src/runtime/closers.ts';
 import { childrenOf } from '../../bench/proc.ts';
 import { Connection } from '../conformance/connection.ts';
 import { churn, type ChangeOverResult } from '../harness/change-over/scenario.ts';
-import { type DropIn, DropInBed } from '../harness/drop-in-bed.ts';
-import { startProgram } from '../harness/program.ts';
+import { DropInBed } from '../harness/drop-in-bed.ts';
+import type { SutlerProcess } from '../harness/program.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
 import { until } from '../harness/until.ts';
 import { ACCOUNT, CLUSTER_RULES, grantUpstreamRules, RBAC } from '../harness/upstream-rights.ts';
@@ -112,39 +111,12 @@ describe('sutler in the place of external-provisioner, with exactly its rights',
       await Promise.all(names.map((name) => bed.createClaim(name)));
       await until(() => (bed.driver.counts.get('CreateVolume') ?? 0) > 5, 'creations have begun');
       await sutler.kill();
-      const other = startProgram(
-        upstream,
-        [
-          `--csi-address=${bed.driver.socket}`,
-          `--kubeconfig=${bed.ownKubeconfig}`,
-          `--leader-election-namespace=${namespace}`,
-          ...ARGS.filter((arg) => !arg.startsWith('--settle-time')),
-        ],
-        { cwd: dirname(plane.kubeconfig), keptOutput: 20_000 },
-      );
-      try {
-        for (const name of names) await until(() => bed.isBound(name), `${name} is Bound`);
-        assert.deepEqual(bed.ledger.madeAgain(), []);
-        for (const name of names) await bed.kube.delete(claims, { namespace, name });
-        await until(() => bed.handles().length === 0, 'all volumes are deleted');
-      } finally {
-        await other.stop(20_000);
-      }
-    } finally {
-      await close(bed);
-    }
-  });
-
-  it('serves a claim that was there before it started', async () => {
-    const bed = await openBed();
-    try {
-      await bed.createClaim('first');
-      const startMs = Date.now();
-      const starting = bed.start(ARGS);
-      await until(() => bed.ledger.creations > 0, 'a volume is made');
-      await until(() => bed.isBound('first'), 'the claim is Bound');
-      process.stdout.write(`first claim Bound ${Date.now() - startMs} ms after the start\n`);
-      await starting;
+      const args = ARGS.filter((arg) => !arg.startsWith('--settle-time'));
+      await bed.start(args, {}, upstream);
+      for (const name of names) await until(() => bed.isBound(name), `${name} is Bound`);
+      assert.deepEqual(bed.ledger.madeAgain(), []);
+      for (const name of names) await bed.kube.delete(claims, { namespace, name });
+      await until(() => bed.handles().length === 0, 'all volumes are deleted');
     } finally {
       await close(bed);
     }
@@ -190,7 +162,7 @@ describe('sutler in the place of external-provisioner, with exactly its rights',
       let kills = 0;
       const result = await churn(bed, PLAN, async () => {
         await delay(2_000 + Math.random() * 3_000);
-        const children = [...(await childrenOf(container.pid))];
+        const children = [...(await childrenOf(container.pid ?? 0))];
         const [, redis] = children.find(([name]) => /^(redis|valkey)-server/.test(name)) ?? [];
         if (redis === undefined) return;
         process.kill(redis, 'SIGKILL');
@@ -208,7 +180,7 @@ describe('sutler in the place of external-provisioner, with exactly its rights',
   it('loses and leaks nothing when replicas with a Redis each take turns', async () => {
     const bed = await openBed(200);
     try {
-      const replicas: DropIn[] = [await bed.start(ARGS), await bed.start(ARGS)];
+      const replicas: SutlerProcess[] = [await bed.start(ARGS), await bed.start(ARGS)];
       let turns = 0;
       const result = await churn(bed, PLAN, async () => {
         await delay(2_000 + Math.random() * 2_000);

@@ -2,17 +2,16 @@ import assert from 'node:assert/strict';
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
 import { endpointSlices } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { Connection } from '../conformance/connection.ts';
-import { type SutlerProcess, startSutlerProcess } from '../harness/change-over/bed.ts';
 import { makeCertificates } from '../harness/csi-certificates.ts';
 import { DropInBed } from '../harness/drop-in-bed.ts';
 import { freePort } from '../harness/free-port.ts';
 import { hostAddress } from '../harness/least-privilege/bed.ts';
 import { grantShipped, HOME } from '../harness/least-privilege/shipped-rights.ts';
+import { type SutlerProcess, startSutlerProcess } from '../harness/program.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import { assertNothingDenied, redisUsers, urlOf } from '../harness/redis-users.ts';
@@ -20,7 +19,6 @@ import { runSutler } from '../harness/run-sutler.ts';
 import { until } from '../harness/until.ts';
 import { ACCOUNT, grantUpstreamRules, RBAC } from '../harness/upstream-rights.ts';
 
-const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 const PAGE = readFileSync(new URL('../../../docs/grow.md', import.meta.url), 'utf8');
 /** Of the driver. */
 const NAMESPACE = 'storage';
@@ -117,9 +115,8 @@ describe('docs/grow.md, on kube-apiserver', { skip }, () => {
       `--kubeconfig=${kubeconfigs[name]}`,
       `--driver-config=${join(folder, 'drivers.yaml')}`,
     ];
-    const started = await startSutlerProcess([CLI, name, ...own, ...tls, ...ARGS], {
-      folder,
-      redisUrl: urlOf(name, redisUrl),
+    const started = await startSutlerProcess([name, ...own, ...tls, ...ARGS], {
+      env: { HOME: folder, REDIS_URL: urlOf(name, redisUrl) },
     });
     closers.add(name, () => started.stop());
     return started;

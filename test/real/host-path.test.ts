@@ -5,10 +5,12 @@ import { after, before, describe, it } from 'node:test';
 import { Controller } from '#src/csi/generated/csi_pb.ts';
 import { at, type Fields, listAt, textAt, unique } from '../conformance/connection.ts';
 import { CLASSES, paths, storageClass, VOLUMES } from '../conformance/objects.ts';
+import { makeSnapshot, snapshotPlace } from '../harness/differential/snapshot-objects.ts';
 import { HOST_PATH_PROGRAM, HostPathBed } from '../harness/host-path-bed.ts';
 import { installCrdsIn } from '../harness/snapshot-crds.ts';
 
 const SNAPSHOTS = '/apis/snapshot.storage.k8s.io/v1';
+const CALL = { timeoutMs: 30_000 };
 
 if (HOST_PATH_PROGRAM !== undefined) {
   const program = HOST_PATH_PROGRAM;
@@ -48,13 +50,18 @@ if (HOST_PATH_PROGRAM !== undefined) {
     it('restores a snapshot as it was', async () => {
       const source = await bind('pictured');
       await writeText(source, 'restored');
-      const { snapshot } = await bed.driver.call(Controller.method.createSnapshot, {
-        sourceVolumeId: handleOf(source),
-        name: unique('snapshot'),
-      });
+      const { snapshot } = await bed.driver.client.call(
+        Controller.method.createSnapshot,
+        { sourceVolumeId: handleOf(source), name: unique('snapshot') },
+        CALL,
+      );
       await writeText(source, 'written later');
       assert.ok(snapshot !== undefined);
-      await makeSnapshot('picture', snapshot.snapshotId);
+      const { snapshotId: snapshotHandle } = snapshot;
+      await makeSnapshot(snapshotPlace(bed.api, bed.namespace, bed.driver.name), 'picture', {
+        content: { source: { snapshotHandle } },
+        contentStatus: { snapshotHandle },
+      });
       const volume = await bind('restored', {
         dataSource: {
           apiGroup: 'snapshot.storage.k8s.io',
@@ -67,7 +74,11 @@ if (HOST_PATH_PROGRAM !== undefined) {
         (reply) => listAt(reply.body, 'metadata', 'finalizers').length === 0,
       );
       assert.equal(await readText(volume), 'restored');
-      await bed.driver.call(Controller.method.deleteSnapshot, { snapshotId: snapshot.snapshotId });
+      await bed.driver.client.call(
+        Controller.method.deleteSnapshot,
+        { snapshotId: snapshotHandle },
+        CALL,
+      );
     });
 
     it('repeats the driver’s message if it creates no volume', async () => {
@@ -109,53 +120,8 @@ if (HOST_PATH_PROGRAM !== undefined) {
     }
 
     async function handles(): Promise<readonly string[]> {
-      const { entries } = await bed.driver.call(Controller.method.listVolumes, {});
+      const { entries } = await bed.driver.client.call(Controller.method.listVolumes, {}, CALL);
       return entries.map((entry) => entry.volume?.volumeId ?? '');
-    }
-
-    /** Writes what the snapshot controller would write for an existing snapshot. */
-    async function makeSnapshot(name: string, snapshotHandle: string): Promise<void> {
-      const contentName = unique('content');
-      const snapshots = `${SNAPSHOTS}/namespaces/${bed.namespace}/volumesnapshots`;
-      const apiVersion = 'snapshot.storage.k8s.io/v1';
-      const made = await bed.api.create(snapshots, {
-        apiVersion,
-        kind: 'VolumeSnapshot',
-        metadata: { name },
-        spec: { source: { volumeSnapshotContentName: contentName } },
-      });
-      await bed.api.create(`${SNAPSHOTS}/volumesnapshotcontents`, {
-        apiVersion,
-        kind: 'VolumeSnapshotContent',
-        metadata: { name: contentName },
-        spec: {
-          deletionPolicy: 'Retain',
-          driver: bed.driver.name,
-          source: { snapshotHandle },
-          volumeSnapshotRef: {
-            apiVersion,
-            kind: 'VolumeSnapshot',
-            name,
-            namespace: bed.namespace,
-            uid: textAt(made, 'metadata', 'uid'),
-          },
-        },
-      });
-      const ready = { readyToUse: true, restoreSize: '1Gi' };
-      await setStatus(`${SNAPSHOTS}/volumesnapshotcontents/${contentName}`, {
-        snapshotHandle,
-        readyToUse: true,
-        restoreSize: 1024 ** 3,
-      });
-      await setStatus(`${snapshots}/${name}`, {
-        ...ready,
-        boundVolumeSnapshotContentName: contentName,
-      });
-    }
-
-    async function setStatus(path: string, status: Fields): Promise<void> {
-      const reply = await bed.api.patch('merge', `${path}/status`, { status });
-      assert.equal(reply.status, 200, reply.text);
     }
   });
 }

@@ -1,20 +1,14 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { createWriteStream } from 'node:fs';
 import { mkdtemp, readFile, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import { Closers } from '#src/runtime/closers.ts';
-import { startProgram } from '../program.ts';
+import { startProgram, startSutlerProcess, type SutlerProcess } from '../program.ts';
 import { startRedisServer } from '../redis-server.ts';
 import { assertNothingDenied, redisUsers, urlOf } from '../redis-users.ts';
 import { openDriverPlace } from './driver-place.ts';
 import type { ChangeOverPlace, Startable } from './scenario.ts';
 import { VolumeLedger } from './volume-ledger.ts';
-
-const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 
 /** Short, so that a Lease that is not released is soon free. */
 const LEASE_FLAGS = [
@@ -36,12 +30,6 @@ export interface BedOptions {
   readonly accounts?: Readonly<Record<'ingest' | 'jobs', string>> | undefined;
   /** Variables of ingest and jobs. */
   readonly envOf?: (name: 'ingest' | 'jobs') => Readonly<Record<string, string>>;
-}
-
-/** A process of sutler. */
-export interface SutlerProcess extends Startable {
-  /** Of its HTTP endpoint. */
-  readonly url: string;
 }
 
 /** A place for change-overs whose parts are processes: gateway, one jobs process, ingest and
@@ -106,12 +94,13 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
 
   const start = async (
     args: readonly string[],
-    cli = CLI,
+    cli?: string,
     env: Readonly<Record<string, string>> = {},
   ): Promise<SutlerProcess> => {
-    const process = await startSutlerProcess([cli, ...args], { folder, redisUrl, env });
-    closers.add(args[0] ?? '', () => process.stop());
-    return process;
+    const all = { HOME: folder, REDIS_URL: redisUrl, ...env };
+    const started = await startSutlerProcess(args, { cli, logFolder: folder, env: all });
+    closers.add(args[0] ?? '', () => started.stop());
+    return started;
   };
   const gateway = `unix://${join(folder, 'gateway.sock')}`;
   const startGateway = (cli?: string): Promise<SutlerProcess> =>
@@ -154,8 +143,8 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
     startIngest: (cli) => startPart('ingest', [...LEASE_FLAGS, ...ingestFlags], cli),
     startJobs: (cli) => startPart('jobs', [`--worker-threads=${workerThreads}`, ...jobsFlags], cli),
     startOther: () => {
-      const upstream = startUpstream(options.upstream ?? 'csi-provisioner', upstreamArgs, folder);
-      closers.add('external-provisioner', () => upstream.stop());
+      const upstream = startProgram(options.upstream ?? 'csi-provisioner', upstreamArgs);
+      closers.add('external-provisioner', () => upstream.stop(STOP_GRACE_MS));
       return Promise.resolve(upstream);
     },
     close: () => closers.close(),
@@ -178,66 +167,4 @@ function argumentsOfUpstream(o: BedOptions & { readonly socket: string }): reado
     '--retry-interval-start=200ms',
     '-v=3',
   ];
-}
-
-function startUpstream(path: string, args: readonly string[], folder: string): Startable {
-  const program = startProgram(path, args, { cwd: folder, keptOutput: 20_000 });
-  return {
-    stop: () => program.stop(STOP_GRACE_MS),
-    kill: async () => {
-      if (program.pid !== undefined && !program.hasEnded) process.kill(program.pid, 'SIGKILL');
-      await program.stop();
-    },
-  };
-}
-
-/** What a process tells when it has started. */
-interface Announced {
-  readonly facts: Readonly<Record<string, string>>;
-}
-
-/** Starts a process of sutler, and waits until it has announced its endpoint. Its log is a file of
- * the folder, by the name of the process.
- * @param args  the program, and its arguments */
-export async function startSutlerProcess(
-  args: readonly string[],
-  o: {
-    readonly folder: string;
-    readonly redisUrl?: string;
-    readonly env?: Readonly<Record<string, string>>;
-  },
-): Promise<SutlerProcess> {
-  const { folder, redisUrl, env } = o;
-  const [, name = ''] = args;
-  const child = spawn(
-    process.execPath,
-    ['--enable-source-maps', ...args, '--http-endpoint=127.0.0.1:0'],
-    {
-      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-      env: { PATH: process.env['PATH'], HOME: folder, REDIS_URL: redisUrl, ...env },
-    },
-  );
-  const file = createWriteStream(join(folder, `${name}.log`), { flags: 'a' });
-  let output = '';
-  for (const stream of [child.stdout, child.stderr])
-    stream?.on('data', (chunk: Buffer) => {
-      file.write(chunk);
-      output = (output + chunk.toString()).slice(-4_000);
-    });
-  const killNow = (): void => void child.kill('SIGKILL');
-  process.once('exit', killNow);
-  const exited = once(child, 'exit').then(() => process.removeListener('exit', killNow));
-  const failed = exited.then(() => Promise.reject(new Error(`${name} ended: ${output}`)));
-  failed.catch(() => undefined);
-  const [message] = (await Promise.race([once(child, 'message'), failed])) as [Announced];
-  const end = async (signal: 'SIGTERM' | 'SIGKILL'): Promise<void> => {
-    child.kill(signal);
-    await exited;
-    file.end();
-  };
-  return {
-    url: message.facts['http'] ?? '',
-    stop: () => end('SIGTERM'),
-    kill: () => end('SIGKILL'),
-  };
 }

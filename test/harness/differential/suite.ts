@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { readFile } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Connection } from '../../conformance/connection.ts';
@@ -13,7 +12,7 @@ import {
   isKnown,
   type KnownDifference,
 } from './differences.ts';
-import { startSutler, startUpstream } from './provisioners.ts';
+import { startProvisioner } from './provisioners.ts';
 import type { ScenarioRecord } from './record.ts';
 import { playAll, type Setting } from './run.ts';
 import type { Scenario } from './scenario.ts';
@@ -35,8 +34,7 @@ interface Stand {
 /** Runs external-provisioner and sutler, one after the other, through the same scenarios on one
  * real control plane, and compares what they did. Without a path in EXTERNAL_PROVISIONER there are
  * no tests, and one line says so. DIFFERENTIAL_ONLY, a pattern, selects scenarios by name;
- * DIFFERENTIAL_LOG=1 prints the output of the provisioners; DIFFERENTIAL_RECORDS names a folder for
- * what both did. */
+ * DIFFERENTIAL_LOG=1 prints the output of the provisioners. */
 export function describeDifferential(
   suites: readonly DifferentialSuite[],
   env: NodeJS.ProcessEnv,
@@ -76,7 +74,6 @@ export function describeDifferential(
             stand: () => stand,
             isWhole: scenarios.length === suite.scenarios.length,
             showsLog: env['DIFFERENTIAL_LOG'] === '1',
-            recordsFolder: env['DIFFERENTIAL_RECORDS'],
           },
         );
     }
@@ -90,13 +87,11 @@ interface SuiteContext {
   /** No scenario is left out, so that every known difference has to occur. */
   readonly isWhole: boolean;
   readonly showsLog: boolean;
-  /** Where to write the records, if anywhere. */
-  readonly recordsFolder: string | undefined;
 }
 
 function describeSuite(
   suite: DifferentialSuite,
-  { program, stand, isWhole, showsLog, recordsFolder }: SuiteContext,
+  { program, stand, isWhole, showsLog }: SuiteContext,
 ): void {
   const { scenarios, known } = suite;
   const isOnPurpose = (difference: Difference): boolean =>
@@ -109,15 +104,13 @@ function describeSuite(
       const ready = stand();
       assert.ok(ready !== undefined, 'there is no control plane');
       const options = { ...ready, setting: suite, scenarios, showsLog };
-      upstream = await playAll({ ...options, start: (how) => startUpstream(program, how) });
+      upstream = await playAll({ ...options, start: (how) => startProvisioner(how, program) });
       sutler = await playAll({
         ...options,
-        start: startSutler,
+        start: startProvisioner,
         expected: upstream,
         isKnown: isOnPurpose,
       });
-      if (recordsFolder !== undefined)
-        await writeRecords(recordsFolder, suite.name, { upstream, sutler });
       differences = scenarios.flatMap(({ name }) => compareOne(name, upstream, sutler));
     });
 
@@ -171,17 +164,6 @@ function describeSuite(
       });
     }
   });
-}
-
-async function writeRecords(
-  folder: string,
-  name: string,
-  records: Readonly<Record<string, ReadonlyMap<string, ScenarioRecord>>>,
-): Promise<void> {
-  await mkdir(folder, { recursive: true });
-  const plain = Object.entries(records).map(([whose, all]) => [whose, Object.fromEntries(all)]);
-  const text = JSON.stringify(Object.fromEntries(plain), undefined, 2);
-  await writeFile(join(folder, `${name.replaceAll(/[^\w.-]+/g, '-')}.json`), `${text}\n`);
 }
 
 function compareOne(

@@ -8,7 +8,7 @@ import type { Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
 import type { SampleDriverOptions } from '../../../sandbox/driver/server.ts';
 import { paths, VOLUMES } from '../../conformance/objects.ts';
-import type { DropIn } from '../../harness/drop-in-bed.ts';
+import type { SutlerProcess } from '../../harness/program.ts';
 import { type LateWatch, startLateWatch } from '../../harness/late-watch.ts';
 import { until } from '../../harness/until.ts';
 import {
@@ -29,7 +29,7 @@ type DriverHook = NonNullable<SampleDriverOptions['onCall']>;
 
 /** What a provisioner does while its watches are late. */
 interface LateSteps {
-  readonly program: DropIn;
+  readonly program: SutlerProcess;
   readonly api: LateWatch;
   /** How often CreateVolume was called for the claim. */
   readonly calls: () => number;

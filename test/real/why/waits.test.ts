@@ -3,7 +3,8 @@ import { after, before, describe, it } from 'node:test';
 import { leaseName } from '#src/election/lease.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
-import type { DropIn, DropInBed, DropInOptions } from '../../harness/drop-in-bed.ts';
+import type { DropInBed, DropInOptions } from '../../harness/drop-in-bed.ts';
+import type { SutlerProcess } from '../../harness/program.ts';
 import { makeNode } from '../../harness/real-nodes.ts';
 import { until } from '../../harness/until.ts';
 import {
@@ -101,8 +102,8 @@ describe('what users waited for', () => {
     'external-provisioner queues a value of capacity again at each poll (topolvm #1201)',
     ofUpstream(process.env, async (start) => {
       const name = 'name="csistoragecapacity"';
-      const polls = (program: DropIn) => readMetric(program, 'workqueue_adds_total', name);
-      const depth = (program: DropIn) => readMetric(program, 'workqueue_depth', name);
+      const polls = (program: SutlerProcess) => readMetric(program, 'workqueue_adds_total', name);
+      const depth = (program: SutlerProcess) => readMetric(program, 'workqueue_depth', name);
       assert.ok((await queuedAfterPolls(start, polls, depth)) >= POLLS - 1);
     }),
   );
@@ -176,7 +177,7 @@ describe('what users waited for', () => {
   /** Runs a provisioner for the node alone, whose driver has no room for a claim. */
   function onFullNode(
     start: Start,
-    run: (bed: DropInBed, program: DropIn) => Promise<void>,
+    run: (bed: DropInBed, program: SutlerProcess) => Promise<void>,
   ): Promise<void> {
     return onNode({ capacityBytes: 1024n }, async (bed, node) => {
       const program = await start(bed, ['--node-deployment'], { NODE_NAME: node });
@@ -189,8 +190,8 @@ describe('what users waited for', () => {
    * @returns what is queued then */
   async function queuedAfterPolls(
     start: Start,
-    polls: (program: DropIn) => Promise<number>,
-    queued: (program: DropIn, bed: DropInBed) => Promise<number>,
+    polls: (program: SutlerProcess) => Promise<number>,
+    queued: (program: SutlerProcess, bed: DropInBed) => Promise<number>,
   ): Promise<number> {
     const answers = new Gate();
     answers.close();
