@@ -1,7 +1,16 @@
 import { allowed, nodes, on } from '../../../harness/differential/cluster-nodes.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
-import { VOLUMES, claim } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
+import {
+  AZURE_DISK,
+  CINDER,
+  EBS,
+  type InTree,
+  inTreeVolume,
+  type Migrated,
+  PD,
+  VSPHERE,
+} from './in-tree.ts';
 import {
   all,
   bound,
@@ -18,84 +27,49 @@ const REGION = 'topology.kubernetes.io/region';
 const OLD_REGION = 'failure-domain.beta.kubernetes.io/region';
 const LATE = { volumeBindingMode: 'WaitForFirstConsumer' };
 
-/** A zonal driver that replaced an in-tree plug-in. */
-export interface Zonal {
-  readonly driver: string;
-  readonly inTree: string;
-  readonly scenarios: readonly Scenario[];
-}
-
 /** The five zonal drivers that replaced in-tree plug-ins. */
-export const zonal: readonly Zonal[] = [
+export const zonal: readonly Migrated[] = [
   plugin({
-    driver: 'ebs.csi.aws.com',
-    inTree: 'kubernetes.io/aws-ebs',
+    ...EBS,
     key: 'topology.ebs.csi.aws.com/zone',
     zones: ['us-east-1a', 'us-east-1b'],
-    handle: (name) => `vol-${name}`,
-    source: (name) => ({ awsElasticBlockStore: { volumeID: `vol-${name}` } }),
     hasZoneParameters: true,
     badZones: ['nowhere'],
     severalRegions: { zones: ['us-east-1a', 'eu-west-1a'], isDeletable: true },
   }),
   plugin({
-    driver: 'pd.csi.storage.gke.io',
-    inTree: 'kubernetes.io/gce-pd',
+    ...PD,
     key: 'topology.gke.io/zone',
     zones: ['us-central1-a', 'us-central1-b'],
-    handle: (name) => `projects/p/zones/us-central1-a/disks/${name}`,
-    source: (name) => ({ gcePersistentDisk: { pdName: name } }),
     hasZoneParameters: true,
     badZones: ['nowhere'],
     severalRegions: { zones: ['us-central1-a', 'europe-west1-b'], isDeletable: false },
   }),
   plugin({
-    driver: 'disk.csi.azure.com',
-    inTree: 'kubernetes.io/azure-disk',
+    ...AZURE_DISK,
     key: 'topology.disk.csi.azure.com/zone',
     zones: ['eastus-1', '2'],
-    handle: (name) => `/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/${name}`,
-    source: (name) => ({
-      azureDisk: {
-        diskName: name,
-        diskURI: `/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/${name}`,
-        kind: 'Managed',
-      },
-    }),
     hasZoneParameters: true,
   }),
   plugin({
-    driver: 'cinder.csi.openstack.org',
-    inTree: 'kubernetes.io/cinder',
+    ...CINDER,
     key: 'topology.cinder.csi.openstack.org/zone',
     zones: ['nova', 'b'],
-    handle: (name) => name,
-    source: (name) => ({ cinder: { volumeID: name } }),
   }),
   plugin({
-    driver: 'csi.vsphere.vmware.com',
-    inTree: 'kubernetes.io/vsphere-volume',
+    ...VSPHERE,
     key: 'topology.csi.vmware.com/zone',
     zones: ['zone-a', 'zone-b'],
     region: { 'topology.csi.vmware.com/region': 'region-1' },
-    handle: (name) => name,
-    context: (name) => ({ initialvolumefilepath: `[store] ${name}.vmdk` }),
-    source: (name) => ({ vsphereVolume: { volumePath: `[store] ${name}.vmdk` } }),
   }),
 ];
 
-interface Plugin {
-  readonly driver: string;
-  readonly inTree: string;
+interface Plugin extends InTree {
   /** The driver's key of topology. */
   readonly key: string;
   readonly zones: readonly [string, string];
   /** What the driver reports beside the zone. */
   readonly region?: Readonly<Record<string, string>>;
-  readonly handle: (name: string) => string;
-  readonly context?: (name: string) => Readonly<Record<string, string>>;
-  /** The source of a volume that the plug-in created. */
-  readonly source: (name: string) => Fields;
   /** The plug-in took zones as parameters of a class. */
   readonly hasZoneParameters?: boolean;
   /** Zones whose region can't be told. */
@@ -104,7 +78,7 @@ interface Plugin {
   readonly severalRegions?: { readonly zones: readonly string[]; readonly isDeletable: boolean };
 }
 
-function plugin(given: Plugin): Zonal {
+function plugin(given: Plugin): Migrated {
   const { driver, inTree, zones } = given;
   const parameters: readonly Scenario[] =
     given.hasZoneParameters === true
@@ -226,30 +200,7 @@ function fixed(given: Plugin, name: string, labels: Readonly<Record<string, stri
     title: `deletes a volume of the plug-in with ${Object.keys(labels).join(' and ')}`,
     class: { provisioner: given.inTree },
     claim: null,
-    ends: async (scene) => {
-      const volume = `static-${scene.className}`;
-      await scene.create(VOLUMES, {
-        apiVersion: 'v1',
-        kind: 'PersistentVolume',
-        metadata: {
-          name: volume,
-          labels,
-          annotations: { 'pv.kubernetes.io/provisioned-by': given.inTree },
-        },
-        spec: {
-          accessModes: ['ReadWriteOnce'],
-          capacity: { storage: '1Gi' },
-          storageClassName: scene.className,
-          persistentVolumeReclaimPolicy: 'Delete',
-          claimRef: { namespace: scene.namespace, name: 'data' },
-          ...given.source(volume),
-        },
-      });
-      const spec = { storageClassName: scene.className, volumeName: volume };
-      await scene.create(scene.claims, claim('data', { spec }));
-      await scene.untilBound();
-      await scene.marker();
-    },
+    ends: (scene) => inTreeVolume(scene, given, labels),
     afterwards: async (scene) => {
       await scene.deleteAll();
       await calls('DeleteVolume', 1)(scene);

@@ -1,7 +1,15 @@
-import type { Scene } from '../../../harness/differential/scene.ts';
-import { VOLUMES, claim } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';
+import {
+  AZURE_DISK,
+  CINDER,
+  EBS,
+  type InTree,
+  inTreeVolume,
+  type Migrated,
+  PD,
+  VSPHERE,
+} from './in-tree.ts';
 import {
   all,
   calls,
@@ -11,52 +19,24 @@ import {
 } from '../../../harness/differential/scenario.ts';
 import { type CallAnswer, volumeFor } from '../../../harness/differential/scripted-driver.ts';
 
-/** A driver that replaced an in-tree plug-in. */
-export interface Migrated {
-  readonly driver: string;
-  readonly inTree: string;
-  readonly scenarios: readonly Scenario[];
-}
-
 /** The seven drivers that replaced in-tree plug-ins, those of the clouds first: in two lists, for
  * two test files that run in parallel. */
 export const ofClouds: readonly Migrated[] = [
   plugin({
-    driver: 'ebs.csi.aws.com',
-    inTree: 'kubernetes.io/aws-ebs',
+    ...EBS,
     parameters: { Type: 'io1', iopsPerGB: '10', fsType: 'ext4' },
-    handle: (name) => `vol-${name}`,
-    source: (name) => ({
-      awsElasticBlockStore: {
-        volumeID: `aws://us-east-1a/vol-${name}`,
-        fsType: 'xfs',
-        partition: 3,
-      },
-    }),
     untranslatable: () => ({ volumeContext: { partition: '' } }),
     hasZones: true,
   }),
   plugin({
-    driver: 'pd.csi.storage.gke.io',
-    inTree: 'kubernetes.io/gce-pd',
+    ...PD,
     parameters: { type: 'pd-ssd', 'replication-type': 'none', fstype: 'ext4' },
-    handle: (name) => `projects/p/zones/us-central1-a/disks/${name}`,
-    source: (name) => ({ gcePersistentDisk: { pdName: name, fsType: 'xfs' } }),
     untranslatable: (name) => ({ volumeId: `two/${name}` }),
     hasZones: true,
   }),
   plugin({
-    driver: 'disk.csi.azure.com',
-    inTree: 'kubernetes.io/azure-disk',
+    ...AZURE_DISK,
     parameters: { storageaccounttype: 'Premium_LRS', kind: 'Managed', fsType: 'ext4' },
-    handle: (name) => `/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/${name}`,
-    source: (name) => ({
-      azureDisk: {
-        diskName: name,
-        diskURI: `/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/${name}`,
-        kind: 'Managed',
-      },
-    }),
     untranslatable: (name) => ({ volumeId: `no-uri-${name}` }),
     hasZones: true,
   }),
@@ -78,19 +58,12 @@ export const ofClouds: readonly Migrated[] = [
 
 export const ofOthers: readonly Migrated[] = [
   plugin({
-    driver: 'cinder.csi.openstack.org',
-    inTree: 'kubernetes.io/cinder',
+    ...CINDER,
     parameters: { type: 'fast', availability: 'nova', fstype: 'ext4' },
-    handle: (name) => name,
-    source: (name) => ({ cinder: { volumeID: name, fsType: 'xfs' } }),
   }),
   plugin({
-    driver: 'csi.vsphere.vmware.com',
-    inTree: 'kubernetes.io/vsphere-volume',
+    ...VSPHERE,
     parameters: { diskformat: 'thin', storagePolicyName: 'gold', fstype: 'ext4', unknown: 'x' },
-    handle: (name) => name,
-    context: (name) => ({ initialvolumefilepath: `[store] ${name}.vmdk` }),
-    source: (name) => ({ vsphereVolume: { volumePath: `[store] ${name}.vmdk`, fsType: 'xfs' } }),
   }),
   plugin({
     driver: 'pxd.portworx.com',
@@ -101,16 +74,9 @@ export const ofOthers: readonly Migrated[] = [
   }),
 ];
 
-interface Plugin {
-  readonly driver: string;
-  readonly inTree: string;
+interface Plugin extends InTree {
   /** Parameters of a class. */
   readonly parameters: Readonly<Record<string, string>>;
-  /** A volume as the driver creates it. */
-  readonly handle: (name: string) => string;
-  readonly context?: (name: string) => Readonly<Record<string, string>>;
-  /** The source of a volume that the plug-in created. */
-  readonly source: (name: string) => Fields;
   /** Changes of the driver's answer after which the volume has no in-tree form. */
   readonly untranslatable?: (name: string) => Fields;
   readonly hasZones?: boolean;
@@ -248,27 +214,4 @@ function picture(
   name: string,
 ): { readonly volumeId: string; readonly volumeContext: Readonly<Record<string, string>> } {
   return { volumeId: given.handle(name), volumeContext: given.context?.(name) ?? {} };
-}
-
-async function inTreeVolume(scene: Scene, given: Plugin): Promise<void> {
-  const name = `static-${scene.className}`;
-  await scene.create(VOLUMES, {
-    apiVersion: 'v1',
-    kind: 'PersistentVolume',
-    metadata: { name, annotations: { 'pv.kubernetes.io/provisioned-by': given.inTree } },
-    spec: {
-      accessModes: ['ReadWriteOnce'],
-      capacity: { storage: '1Gi' },
-      storageClassName: scene.className,
-      persistentVolumeReclaimPolicy: 'Delete',
-      claimRef: { namespace: scene.namespace, name: 'data' },
-      ...given.source(name),
-    },
-  });
-  await scene.create(
-    scene.claims,
-    claim('data', { spec: { storageClassName: scene.className, volumeName: name } }),
-  );
-  await scene.untilBound();
-  await scene.marker();
 }

@@ -32,10 +32,12 @@ const ANSWERS: Readonly<Record<string, (asked: bigint, name: string) => Changes>
 };
 const IDENTITY = 'storage.kubernetes.io/csiProvisionerIdentity';
 const MESSAGES = [
-  ...['', ' ', 'trailing ', ' leading', 'two\nlines\n', '100% %s %d %20', 'é – 😀 "quoted" \\n'],
-  ...['x'.repeat(1500), 'x'.repeat(3900), '<b>&amp;', 'rpc error: code = NotFound desc = nested'],
-  ...['the object has been changed', 'tab\t\u0007', 'nul\u0000 byte'],
-  'uuid 123e4567-e89b-42d3-a456-426614174000',
+  ...(
+    '| |trailing | leading|two\nlines\n|100% %s %d %20|é – 😀 "quoted" \\n|<b>&amp;|tab\t\u0007|' +
+    'rpc error: code = NotFound desc = nested|the object has been changed|nul\u0000 byte|' +
+    'uuid 123e4567-e89b-42d3-a456-426614174000'
+  ).split('|'),
+  ...[1500, 3900].map((length) => 'x'.repeat(length)),
 ];
 /** Codes after which both provisioners plan a new request. After the others sutler repeats the same
  * request until the driver's answer is final. */

@@ -127,7 +127,7 @@ const NAMES = [
   "${pvc.annotations['missing']}",
   "x${pvc.annotations['empty']}",
   "${pvc.annotations['a']}${pvc.annotations['b']}${pvc.annotations['a']}",
-  ...['${ pvc.name }', '${a\tb}', ' creds', 'tab\there', 'line\nbreak', 'del\u007f', 'zero\u200b'],
+  ...'${ pvc.name }|${a\tb}| creds|tab\there|line\nbreak|del\u007f|zero\u200b'.split('|'),
   ...[253, 254].map((length) => 'x'.repeat(length)),
 ];
 const NAMESPACES = [
@@ -135,7 +135,7 @@ const NAMESPACES = [
     '(own) (own) (own) (own) ${pvc.namespace} ${pvc.namespace} ${pv.name} ${pvc.name} nowhere 9 Up ' +
     'a.b $pvc.namespace quo"te é <x>'
   ).split(' '),
-  ...["${pvc.annotations['a']}", ' ', '${pvc.namespace}-\t'],
+  ..."${pvc.annotations['a']}| |${pvc.namespace}-\t".split('|'),
   ...[63, 64].map((length) => 'x'.repeat(length)),
 ];
 /** Of secrets that can't exist or do not exist. */
