@@ -4,8 +4,6 @@ import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases } from '#src/kube/resources.ts';
 import { useQueue } from '#src/queue/queues.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { changeOverAndBack } from '../harness/change-over/scenario.ts';
-import { STAND_IN, StandIn } from '../harness/change-over/stand-in.ts';
 import { VolumeLedger } from '../harness/change-over/volume-ledger.ts';
 import { DRIVER, ProcessBed } from '../harness/process-bed.ts';
 import type { Running } from '../harness/run-main.ts';
@@ -26,12 +24,9 @@ async function proceedSlowly({ proceed }: DriverCall): ReturnType<DriverCall['pr
   return proceed();
 }
 
-/** All processes of a test, the driver's calls by who made them, and a stand-in for another
- * provisioner. */
+/** All processes of a test, and the driver's calls. */
 async function openChangeOver(t: TestContext) {
-  const ledger = new VolumeLedger(({ metadata }) =>
-    String(metadata.get('user-agent')[0]).includes(STAND_IN),
-  );
+  const ledger = new VolumeLedger(() => false);
   const bed = await ProcessBed.open({
     onCall: (call) => ledger.onCall({ ...call, proceed: () => proceedSlowly(call) }),
   });
@@ -41,11 +36,6 @@ async function openChangeOver(t: TestContext) {
     ledger,
     startIngest: (...flags: string[]): Promise<Running> =>
       bed.startIngest(...LEASE_FLAGS, ...flags),
-    startStandIn: (): StandIn => {
-      const { kube, driver } = bed;
-      const { namespace } = LEASE;
-      return new StandIn({ kube, socket: driver.socket, driver: DRIVER, namespace });
-    },
     waiting: (): Promise<number> =>
       useQueue({ redis: bed.redis.redis, prefix: 'csi', driver: DRIVER }, 'claim', (queue) =>
         queue.getJobCountByTypes('wait', 'active', 'prioritized', 'delayed'),
@@ -62,40 +52,6 @@ async function openChangeOver(t: TestContext) {
 
 // Side by side, because they wait most of the time.
 describe('a change-over', { concurrency: 2 }, () => {
-  it('to another provisioner and back loses no volume and makes none twice', async (t) => {
-    const { bed, ledger, startIngest, startStandIn } = await openChangeOver(t);
-    await bed.startJobs('--worker-threads=10');
-    const startable = (running: Running) => ({ stop: running.stop, kill: running.stop });
-    const result = await changeOverAndBack(
-      {
-        kube: bed.kube,
-        namespace: 'default',
-        className: 'sample',
-        ledger,
-        handles: () => bed.driver.volumes().map(({ handle }) => handle),
-        startIngest: async () => startable(await startIngest()),
-        startOther: async () => {
-          const standIn = startStandIn();
-          await until(() => standIn.isLeader, 'the other provisioner leads');
-          return standIn;
-        },
-      },
-      {
-        claims: 80,
-        perSecond: 25,
-        bursts: 1,
-        deleteWithinMs: 500,
-        end: 'stop',
-        turns: [0.3, 0.7],
-        turnsBy: 'claims',
-      },
-    );
-    const { made, lost, left, madeTwice, leaked } = result;
-    assert.ok(made.sutler > 0 && made.other > 0, JSON.stringify(made));
-    assert.deepEqual({ lost, left, madeTwice }, { lost: [], left: [], madeTwice: [] });
-    assert.deepEqual(leaked.sutler, []);
-  });
-
   it('without an ingest is seen by the workers, which promote nothing until one leads', async (t) => {
     const { bed, ledger, startIngest, waiting, countParked } = await openChangeOver(t);
     const jobs = await bed.startJobs('--worker-threads=2');
@@ -106,7 +62,7 @@ describe('a change-over', { concurrency: 2 }, () => {
     const lease = await bed.kube.get<Lease>(leases, LEASE);
     assert.ok(lease !== undefined);
     const { leaseTransitions = 0 } = lease.spec ?? {};
-    const hold = { holderIdentity: STAND_IN, leaseTransitions: leaseTransitions + 1 };
+    const hold = { holderIdentity: 'csi-provisioner-0', leaseTransitions: leaseTransitions + 1 };
     const spec = { ...lease.spec, ...hold, leaseDurationSeconds: 60 };
     await bed.kube.update<Lease>(leases, LEASE, { ...lease, spec });
     const allWait = async () => (await countParked('')) === (await waiting());
@@ -123,23 +79,6 @@ describe('a change-over', { concurrency: 2 }, () => {
     await until(areBound, 'all claims are bound');
     assert.deepEqual(ledger.madeAgain(), []);
     await jobs.stop();
-  });
-
-  it('back is followed by audits, which report what the other provisioner left behind', async (t) => {
-    const { bed, ledger, startIngest, startStandIn } = await openChangeOver(t);
-    const standIn = startStandIn();
-    await until(() => standIn.isLeader, 'the other provisioner leads');
-    const claim = await bed.newClaim();
-    await until(() => ledger.timesOf('other') !== undefined, 'it creates a volume');
-    await standIn.stop();
-    await bed.kube.delete<Claim>(claims, claim.metadata);
-    await until(() => bed.driver.volumes().length === 1, 'the volume without a PV');
-    const ingest = await startIngest('--audit-min-age=1s');
-    const metric = `sutler_orphan_volumes{driver="${DRIVER}"} 1`;
-    const isReported = async (): Promise<boolean> =>
-      (await (await fetch(`${ingest.url}/metrics`)).text()).includes(metric);
-    await until(isReported, 'the orphan is reported');
-    assert.match(ingest.output.join(''), new RegExp(bed.driver.volumes()[0]?.handle ?? 'none'));
   });
 
   it('begins with a drain, during which nothing new is started and after which all is', async (t) => {
