@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { at, type Fields, listAt, type Reply, unique } from '../conformance/connection.ts';
 import { CLASSES, paths, storageClass } from '../conformance/objects.ts';
-import { HOST_PATH_PROGRAM, HostPathBed } from '../harness/host-path-bed.ts';
+import { HOST_PATH_PROGRAM, type HostPathBed, openHostPathBed } from '../harness/host-path-bed.ts';
 import { NODE_KEY } from '../harness/host-path-driver.ts';
 import { makeNode } from '../harness/real-nodes.ts';
 
@@ -18,7 +18,7 @@ if (HOST_PATH_PROGRAM !== undefined) {
     let slow: string;
     before(async () => {
       const options = { node, capacity: { fast: '3Gi', slow: '10Gi' } };
-      bed = await HostPathBed.open(program, options, async (opened) => {
+      bed = await openHostPathBed(program, options, async (opened) => {
         const { api, driver, namespace } = opened;
         await makeNode(api, { name: node, driver: driver.name, labels: { [NODE_KEY]: node } });
         await makeNode(api, { name: unique('node'), driver: undefined, labels: {} });

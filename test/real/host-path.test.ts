@@ -6,7 +6,7 @@ import { Controller } from '#src/csi/generated/csi_pb.ts';
 import { at, type Fields, listAt, textAt, unique } from '../conformance/connection.ts';
 import { CLASSES, paths, storageClass, VOLUMES } from '../conformance/objects.ts';
 import { makeSnapshot, snapshotPlace } from '../harness/differential/snapshot-objects.ts';
-import { HOST_PATH_PROGRAM, HostPathBed } from '../harness/host-path-bed.ts';
+import { HOST_PATH_PROGRAM, type HostPathBed, openHostPathBed } from '../harness/host-path-bed.ts';
 import { installCrdsIn } from '../harness/snapshot-crds.ts';
 
 const SNAPSHOTS = '/apis/snapshot.storage.k8s.io/v1';
@@ -18,7 +18,7 @@ if (HOST_PATH_PROGRAM !== undefined) {
     let bed: HostPathBed;
     const className = unique('class');
     before(async () => {
-      bed = await HostPathBed.open(program, {}, async (opened) => {
+      bed = await openHostPathBed(program, {}, async (opened) => {
         const { api, driver, plane } = opened;
         await installCrdsIn(plane.kubeconfig);
         await opened.startSutler([]);

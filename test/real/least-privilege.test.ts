@@ -76,7 +76,7 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     });
     await createClass('central', {});
     await createClass('local', { provisioner: LOCAL, volumeBindingMode: 'WaitForFirstConsumer' });
-    leader = await bed.startIngest();
+    leader = await bed.startIngest(`--webhook-address=${bed.webhooks}`);
     worker = await bed.startJobs();
   });
   after(() => bed.close());
@@ -131,7 +131,10 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     await create('restored', { dataSource: sourceOf('picture') });
     await isWarned('restored', /volumesnapshots.* "picture" not found/);
     const place = snapshotPlace(api, namespace, CENTRAL);
-    const made = await makeSnapshot(place, 'picture', { content: null });
+    const made = await makeSnapshot(place, 'picture', {
+      status: { restoreSize: '1Mi' },
+      content: null,
+    });
     await isWarned('restored', /snapshotcontent content-picture/);
     await makeContent(place, made, contentOf(handle));
     await isBound('restored');

@@ -70,7 +70,7 @@ export interface LeastPrivilegeBed {
   readonly redis: TestRedis;
   /** With all rights, on the database of sutler. */
   readonly data: Redis;
-  /** Where ingest hears of notices. */
+  /** Where an ingest may hear of notices. */
   readonly webhooks: string;
   /** The rights that were granted. */
   readonly rights: ReadonlySet<string>;
@@ -164,7 +164,6 @@ export async function openLeastPrivilegeBed(
       start('ingest', [
         `--kubeconfig=${kubeconfigs.ingest}`,
         ...place,
-        `--webhook-address=${webhooks}`,
         '--event-source=both',
         '--snapshot-orphan-sweep-interval=1s',
         '--audit-interval=1s',
