@@ -27,12 +27,12 @@ export interface PendingEntry {
 }
 
 /** Hash of the objects that wait, by UID. */
-export function pendingKey(prefix: string, driver: string): string {
+function pendingKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:pending:${driver}`;
 }
 
 /** What is written of an entry. */
-export function encodeEntry({ key, className, sinceMs, why }: PendingEntry): string {
+function encodeEntry({ key, className, sinceMs, why }: PendingEntry): string {
   const { kind, namespace, name, claimUid = '' } = key;
   return JSON.stringify([kind, namespace, name, className, sinceMs, why, claimUid]);
 }

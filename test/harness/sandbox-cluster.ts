@@ -46,7 +46,7 @@ export async function openSandboxCluster(
 }
 
 /** Makes clients of a cluster, which are closed together. */
-export function clientsOf(access: ClusterAccess) {
+function clientsOf(access: ClusterAccess) {
   const clients: KubeClient[] = [];
   return {
     client(): Promise<KubeClient> {

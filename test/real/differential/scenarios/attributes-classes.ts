@@ -1,6 +1,12 @@
 import type { Scene } from '../../../harness/differential/scene.ts';
 import type { Fields } from '../../../conformance/connection.ts';
-import { all, bound, refused, scenario, type Scenario } from '../../../harness/differential/scenario.ts';
+import {
+  all,
+  bound,
+  refused,
+  scenario,
+  type Scenario,
+} from '../../../harness/differential/scenario.ts';
 
 const PATH = '/apis/storage.k8s.io/v1/volumeattributesclasses';
 

@@ -1,8 +1,22 @@
 import type { Scene } from '../../../harness/differential/scene.ts';
 import { VOLUMES, claim } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
-import { all, bound, calls, ignored, refused, scenario, type Scenario, stays } from '../../../harness/differential/scenario.ts';
-import { type CallAnswer, type ScriptedCall, status, volumeFor } from '../../../harness/differential/scripted-driver.ts';
+import {
+  all,
+  bound,
+  calls,
+  ignored,
+  refused,
+  scenario,
+  type Scenario,
+  stays,
+} from '../../../harness/differential/scenario.ts';
+import {
+  type CallAnswer,
+  type ScriptedCall,
+  status,
+  volumeFor,
+} from '../../../harness/differential/scripted-driver.ts';
 
 const FROM_SOURCE = { kind: 'PersistentVolumeClaim', name: 'source' };
 const BLOCK = { volumeMode: 'Block' };

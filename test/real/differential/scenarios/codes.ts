@@ -1,5 +1,14 @@
 import type { CodeName } from '#src/csi/status.ts';
-import { all, bound, calls, event, refused, scenario, type Scenario, stays } from '../../../harness/differential/scenario.ts';
+import {
+  all,
+  bound,
+  calls,
+  event,
+  refused,
+  scenario,
+  type Scenario,
+  stays,
+} from '../../../harness/differential/scenario.ts';
 import { fails, failsOnce } from '../../../harness/differential/scripted-driver.ts';
 
 const CODES: readonly CodeName[] = [

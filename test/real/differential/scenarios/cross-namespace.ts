@@ -2,7 +2,13 @@ import type { Scene } from '../../../harness/differential/scene.ts';
 import { claim, paths } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';
-import { bound, refused, scenario, type Scenario, stays } from '../../../harness/differential/scenario.ts';
+import {
+  bound,
+  refused,
+  scenario,
+  type Scenario,
+  stays,
+} from '../../../harness/differential/scenario.ts';
 
 const SNAPSHOT_GROUP = 'snapshot.storage.k8s.io';
 const SNAP = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'snap' };

@@ -1,7 +1,14 @@
 import type { Scene } from '../../../harness/differential/scene.ts';
 import { VOLUMES } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
-import { bound, event, ignored, released, scenario, type Scenario } from '../../../harness/differential/scenario.ts';
+import {
+  bound,
+  event,
+  ignored,
+  released,
+  scenario,
+  type Scenario,
+} from '../../../harness/differential/scenario.ts';
 import { fails } from '../../../harness/differential/scripted-driver.ts';
 
 const FINALIZER = 'external-provisioner.volume.kubernetes.io/finalizer';

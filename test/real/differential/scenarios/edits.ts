@@ -1,7 +1,16 @@
 import { VOLUMES, CLASSES } from '../../../conformance/objects.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
 import { release } from './deletion.ts';
-import { all, bound, event, ignored, refused, scenario, type Scenario, stays } from '../../../harness/differential/scenario.ts';
+import {
+  all,
+  bound,
+  event,
+  ignored,
+  refused,
+  scenario,
+  type Scenario,
+  stays,
+} from '../../../harness/differential/scenario.ts';
 import { fails, failsOnce } from '../../../harness/differential/scripted-driver.ts';
 
 /** Longer than any of these scenarios takes. */

@@ -1,5 +1,15 @@
 import { CLASSES } from '../../../conformance/objects.ts';
-import { all, bound, calls, event, ignored, refused, scenario, type Scenario, stays } from '../../../harness/differential/scenario.ts';
+import {
+  all,
+  bound,
+  calls,
+  event,
+  ignored,
+  refused,
+  scenario,
+  type Scenario,
+  stays,
+} from '../../../harness/differential/scenario.ts';
 import { fails, status } from '../../../harness/differential/scripted-driver.ts';
 
 const SELECTED = { 'volume.kubernetes.io/selected-node': 'unknown-node' };

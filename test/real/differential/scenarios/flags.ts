@@ -3,7 +3,14 @@ import type { Scene } from '../../../harness/differential/scene.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 import { makeAttributesClass, named } from './attributes-classes.ts';
 import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';
-import { bound, ignored, refused, released, scenario, type Scenario } from '../../../harness/differential/scenario.ts';
+import {
+  bound,
+  ignored,
+  refused,
+  released,
+  scenario,
+  type Scenario,
+} from '../../../harness/differential/scenario.ts';
 import { fails } from '../../../harness/differential/scripted-driver.ts';
 
 /** All flags at once: none affects what another one does. */

@@ -1,5 +1,11 @@
 import type { Scene } from '../../../harness/differential/scene.ts';
-import { all, bound, refused, scenario, type Scenario } from '../../../harness/differential/scenario.ts';
+import {
+  all,
+  bound,
+  refused,
+  scenario,
+  type Scenario,
+} from '../../../harness/differential/scenario.ts';
 
 const P = 'csi.storage.k8s.io/';
 /** The purposes of secrets, as class parameters spell them. */

@@ -1,5 +1,16 @@
-import { all, bound, calls, refused, scenario, type Scenario } from '../../../harness/differential/scenario.ts';
-import { type CallAnswer, status, volumeFor } from '../../../harness/differential/scripted-driver.ts';
+import {
+  all,
+  bound,
+  calls,
+  refused,
+  scenario,
+  type Scenario,
+} from '../../../harness/differential/scenario.ts';
+import {
+  type CallAnswer,
+  status,
+  volumeFor,
+} from '../../../harness/differential/scripted-driver.ts';
 
 const ASKED = [
   '1',

@@ -7,7 +7,15 @@ import {
   type SnapshotChanges,
   snapshotPath,
 } from '../../../harness/differential/snapshot-objects.ts';
-import { bound, calls, event, refused, scenario, type Scenario, stays } from '../../../harness/differential/scenario.ts';
+import {
+  bound,
+  calls,
+  event,
+  refused,
+  scenario,
+  type Scenario,
+  stays,
+} from '../../../harness/differential/scenario.ts';
 import { type CallAnswer, volumeFor } from '../../../harness/differential/scripted-driver.ts';
 
 const FROM_SNAP = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'snap' };

@@ -2,7 +2,13 @@ import type { Scene } from '../../../harness/differential/scene.ts';
 import { VOLUMES } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 import { finalizer, release } from './deletion.ts';
-import { calls, ignored, scenario, type Scenario, stays } from '../../../harness/differential/scenario.ts';
+import {
+  calls,
+  ignored,
+  scenario,
+  type Scenario,
+  stays,
+} from '../../../harness/differential/scenario.ts';
 
 const P = 'csi.storage.k8s.io/';
 

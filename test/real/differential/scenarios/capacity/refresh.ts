@@ -15,8 +15,19 @@ import {
 } from '../../../../harness/differential/cluster-nodes.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
 import { shown } from './objects.ts';
-import { all, bound, calls, event, refused, type Scenario } from '../../../../harness/differential/scenario.ts';
-import { type CallAnswer, status, volumeFor } from '../../../../harness/differential/scripted-driver.ts';
+import {
+  all,
+  bound,
+  calls,
+  event,
+  refused,
+  type Scenario,
+} from '../../../../harness/differential/scenario.ts';
+import {
+  type CallAnswer,
+  status,
+  volumeFor,
+} from '../../../../harness/differential/scripted-driver.ts';
 
 const TWO = nodes({ n1: zone('a'), n2: zone('b') });
 

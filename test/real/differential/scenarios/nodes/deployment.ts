@@ -3,8 +3,23 @@ import { GIB } from '../../../../harness/differential/capacity-objects.ts';
 import { nodes, on as onOwn, stageNode } from '../../../../harness/differential/cluster-nodes.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
 import { SELECTED_NODE } from '../../../../harness/differential/stage-objects.ts';
-import { all, bound, calls, type ClaimShape, ignored, refused, released, type Scenario } from '../../../../harness/differential/scenario.ts';
-import { type CallAnswer, fails, failsOnce, SHARED_KEYS, status } from '../../../../harness/differential/scripted-driver.ts';
+import {
+  all,
+  bound,
+  calls,
+  type ClaimShape,
+  ignored,
+  refused,
+  released,
+  type Scenario,
+} from '../../../../harness/differential/scenario.ts';
+import {
+  type CallAnswer,
+  fails,
+  failsOnce,
+  SHARED_KEYS,
+  status,
+} from '../../../../harness/differential/scripted-driver.ts';
 
 const NODE = `${SHARED_KEYS}node`;
 

@@ -1,6 +1,13 @@
 import { allowed, type AllowedTerm } from '../../../../harness/differential/cluster-nodes.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
-import { all, bound, calls, refused, scenario, type Scenario } from '../../../../harness/differential/scenario.ts';
+import {
+  all,
+  bound,
+  calls,
+  refused,
+  scenario,
+  type Scenario,
+} from '../../../../harness/differential/scenario.ts';
 import { fails, status } from '../../../../harness/differential/scripted-driver.ts';
 
 const FOUR = { zone: ['z1', 'z2', 'z3', 'z4'] };

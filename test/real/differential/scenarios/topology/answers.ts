@@ -7,7 +7,13 @@ import {
   zone,
 } from '../../../../harness/differential/cluster-nodes.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
-import { all, calls, ignored, scenario, type Scenario } from '../../../../harness/differential/scenario.ts';
+import {
+  all,
+  calls,
+  ignored,
+  scenario,
+  type Scenario,
+} from '../../../../harness/differential/scenario.ts';
 import { type CallAnswer, volumeFor } from '../../../../harness/differential/scripted-driver.ts';
 
 const LATE = { volumeBindingMode: 'WaitForFirstConsumer' };

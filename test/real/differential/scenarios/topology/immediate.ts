@@ -12,7 +12,13 @@ import {
 } from '../../../../harness/differential/cluster-nodes.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
 import { claims } from './allowed.ts';
-import { all, bound, ignored, refused, type Scenario } from '../../../../harness/differential/scenario.ts';
+import {
+  all,
+  bound,
+  ignored,
+  refused,
+  type Scenario,
+} from '../../../../harness/differential/scenario.ts';
 import { fails, failsOnce, status } from '../../../../harness/differential/scripted-driver.ts';
 
 /** Five nodes in four parts. */

@@ -13,7 +13,16 @@ import {
 } from '../../../../harness/differential/cluster-nodes.ts';
 import type { Fields } from '../../../../conformance/connection.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
-import { all, bound, calls, event, ignored, refused, scenario, type Scenario } from '../../../../harness/differential/scenario.ts';
+import {
+  all,
+  bound,
+  calls,
+  event,
+  ignored,
+  refused,
+  scenario,
+  type Scenario,
+} from '../../../../harness/differential/scenario.ts';
 import { fails, failsOnce, status } from '../../../../harness/differential/scripted-driver.ts';
 
 const LATE = { volumeBindingMode: 'WaitForFirstConsumer' };
