@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
-import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { after, before, describe, it } from 'node:test';
 import { appRoutes } from '@bull-board/api/dist/routes.js';
-import type { Queue } from 'bullmq';
 import type { JobKey } from '#src/queue/contract.ts';
 import {
   RIGHT,
@@ -31,82 +30,56 @@ const routes = appRoutes.api.flatMap((route) =>
   ),
 );
 const actions = routes.filter(({ method }) => method !== 'GET');
-function fillIn(path: string, jobId: string): string {
-  return `/queues${path
+
+const fillIn = (path: string): string =>
+  `/queues${path
     .replace(':queueName', QUEUE)
-    .replace(':jobId', encodeURIComponent(jobId))
+    .replace(':jobId', key.uid)
     .replace(':queueStatus', 'delayed')
     .replace(':schedulerId', 'resync')}`;
-}
-
-const json = { 'content-type': 'application/json' };
-const body = JSON.stringify({
-  name: 'claim',
-  data: {},
-  jobData: {},
-  options: {},
-  delay: 0,
-  priority: 1,
-  concurrency: 1,
-  max: 1,
-  duration: 1,
-  force: true,
-});
 
 describe('actions', () => {
   let redis: BoardRedis;
   let dashboard: RunningDashboard;
-  let queue: Queue;
-  let jobId: string;
+  let stored: Awaited<ReturnType<BoardRedis['contents']>>;
 
   before(async () => {
     redis = await startBoardRedis();
+    await redis.fill(DRIVER, [key], 3_600_000);
+    dashboard = await startTestDashboard(redis.server.url, { allowActions: true });
+    stored = await redis.contents();
   });
-  beforeEach(async () => {
-    await redis.redis.flushall();
-    queue = await redis.fill(DRIVER, [key], 3_600_000);
-    jobId = key.uid;
-    await queue.upsertJobScheduler('resync', { every: 3_600_000 }, { name: 'claim', data: {} });
+  after(async () => {
+    await dashboard.close();
+    await redis.close();
   });
-  afterEach(() => dashboard.close());
-  after(() => redis.close());
 
   it('are all refused and write nothing, also where --dashboard-allow-actions is given', async () => {
-    dashboard = await startTestDashboard(redis.server.url, { allowActions: true });
-    const before = await redis.contents();
     assert.ok(actions.length > 15);
     for (const { method, path, name } of actions) {
-      const reply = await dashboard.send(fillIn(path, jobId), {
-        basic: RIGHT,
-        method,
-        headers: { ...json, origin: dashboard.origin },
-        body,
-      });
+      const headers = { origin: dashboard.origin };
+      const reply = await dashboard.send(fillIn(path), { basic: RIGHT, method, headers });
       assert.equal(reply.status, 403, name);
       assert.match(reply.text, /on its own page/);
     }
-    assert.deepEqual(await redis.contents(), before);
+    assert.deepEqual(await redis.contents(), stored);
   });
 
   it('are refused with other methods and override headers', async () => {
-    dashboard = await startTestDashboard(redis.server.url);
-    const before = await redis.contents();
-    const path = `/queues/api/queues/${QUEUE}/${encodeURIComponent(jobId)}/promote`;
+    const path = `/queues/api/queues/${QUEUE}/${key.uid}/promote`;
     for (const method of ['POST', 'PATCH', 'DELETE', 'OPTIONS', 'PURGE'])
       assert.equal((await dashboard.send(path, { method, basic: RIGHT })).status, 403, method);
     await dashboard.send(path, { basic: RIGHT, headers: { 'x-http-method-override': 'PUT' } });
-    assert.deepEqual(await redis.contents(), before);
+    assert.deepEqual(await redis.contents(), stored);
   });
 
   it('are not needed for reading: every GET route answers and writes nothing', async () => {
-    dashboard = await startTestDashboard(redis.server.url);
-    const before = await redis.contents();
     for (const { path, name } of routes.filter(({ method }) => method === 'GET')) {
       // The first page has the workers, and Redis' address.
       if (path.endsWith('/workers') || path.endsWith('/redis/stats')) continue;
-      const reply = await dashboard.send(fillIn(path, jobId), { basic: RIGHT });
+      const reply = await dashboard.send(fillIn(path), { basic: RIGHT });
       assert.ok([200, 204, 404].includes(reply.status), `${name}: ${reply.status} ${reply.text}`);
     }
-    assert.deepEqual(await redis.contents(), before);
+    assert.deepEqual(await redis.contents(), stored);
   });
 });

@@ -30,6 +30,7 @@ describe('sutler retry', () => {
   const isPending = async (cause: string): Promise<boolean> =>
     (await bed.operate('status')).includes(`pending: ${cause}`);
   const nameOf = ({ metadata }: Claim): string => `default/${metadata.name}`;
+
   it('has a claim Bound at once when its secret is there', async () => {
     claim = await bed.newClaim('1Mi', { storageClassName: 'locked' });
     await until(() => isPending('Secret'), 'it waits for its secret');

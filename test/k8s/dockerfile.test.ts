@@ -13,6 +13,7 @@ const copied = [...dockerfile.matchAll(/--from=(\S+)/g)].map(([, from = '']) => 
 const outside = [...stages.map(({ from }) => from), ...copied].filter(
   (from) => !stages.some(({ name }) => name === from),
 );
+
 describe('the Dockerfile', () => {
   it('names the version or the day, and the digest, of each image that it begins with', () => {
     assert.ok(outside.length > 0);
