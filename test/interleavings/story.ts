@@ -1,20 +1,13 @@
 import assert from 'node:assert/strict';
 import type { Dependencies } from '#src/jobs/dependencies.ts';
-import { kubeWith } from '../jobs/parts.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { type Binder, startBinder } from '../../sandbox/binder/binder.ts';
-import type { DriverCall } from '../../sandbox/driver/server.ts';
+import { claimNow } from '../jobs/claim-cases.ts';
 import { keyOf, openRig, type Rig } from '../jobs/rig.ts';
 import { until } from '../harness/until.ts';
-
-/** One worker process, of which a test may replace some parts. */
-export interface Worker {
-  reconcileClaim(claim: Claim): Promise<Outcome>;
-  reconcileVolume(volume: Volume): Promise<Outcome>;
-}
 
 /** The rig of the jobs tests with the volume controller of the sandbox, so that claims become Bound
  * and PVs Released as in a cluster; and helpers to follow one claim. */
@@ -39,53 +32,21 @@ export class Story {
   async reset(): Promise<void> {
     await this.rig.reset();
     this.rig.cluster.api.faults.clear();
-    this.script(() => undefined);
   }
 
-  /** Sets what the driver does at each call; see SampleDriverOptions.onCall. */
-  script(hook: (call: DriverCall) => unknown): void {
-    this.rig.onCall = hook;
-  }
-
-  worker(parts: Partial<Dependencies> = {}): Worker {
-    const change = { timeoutMs: 2_000, ...parts };
-    return {
-      reconcileClaim: (claim) => this.rig.provision(claim, change),
-      reconcileVolume: (volume) => this.rig.remove(volume, change),
-    };
-  }
-
-  /** The kube port with some of its methods replaced. */
-  kubeWith(change: Partial<Dependencies['kube']>): Partial<Dependencies> {
-    return kubeWith(this.rig, change);
-  }
-
-  creates(claim: Claim): readonly DriverCall[] {
+  /** How many CreateVolume the driver got for the claim. */
+  creates(claim: Claim): number {
     const name = `pvc-${claim.metadata.uid}`;
     return this.rig.driver.calls.filter(
       ({ method, request }) =>
         method === 'CreateVolume' && 'name' in request && request.name === name,
-    );
-  }
-
-  deletes(): readonly string[] {
-    return this.rig.driver.calls
-      .filter(({ method }) => method === 'DeleteVolume')
-      .map(({ request }) => ('volumeId' in request ? String(request.volumeId) : ''));
+    ).length;
   }
 
   /** Deletes the claim as a user does; it is gone when this resolves. */
   async deleteClaim(claim: Claim): Promise<void> {
     await this.rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
-    await until(async () => (await this.readClaim(claim)) === undefined, 'the claim is gone');
-  }
-
-  async readClaim(claim: Claim): Promise<Claim | undefined> {
-    const found = await this.rig.kube.get<Claim>(claims, {
-      namespace: 'default',
-      name: claim.metadata.name,
-    });
-    return found?.metadata.uid === claim.metadata.uid ? found : undefined;
+    await until(async () => (await claimNow(this.rig, claim)) === undefined, 'the claim is gone');
   }
 
   /** The claim's PV, once the volume controller has released it. */
@@ -95,22 +56,9 @@ export class Story {
     return (await this.rig.volumeOf(claim)) as Volume;
   }
 
-  /** Runs a creation whose answer is lost: the driver creates the volume, and the caller's deadline
-   * passes. */
-  async loseAnswer(claim: Claim): Promise<void> {
-    this.script(async ({ method, proceed }) => {
-      if (method !== 'CreateVolume') return undefined;
-      await proceed();
-      return new Promise(() => undefined);
-    });
-    const outcome = await this.worker({ timeoutMs: 150 }).reconcileClaim(claim);
-    assert.equal(outcome.kind, 'running', JSON.stringify(outcome));
-    this.script(() => undefined);
-  }
-
   /** Runs the jobs of this claim and of its volume, as the queues would, until nothing is left to
    * do. Time in doubt passes at once. */
-  async runUntilDone(claim: Claim, worker = this.worker()): Promise<void> {
+  async runUntilDone(claim: Claim, parts: Partial<Dependencies> = {}): Promise<void> {
     let last: Outcome | undefined;
     const end = (cause: unknown): never => {
       throw new Error(`not done; the last run ended with ${JSON.stringify(last)}`, { cause });
@@ -119,7 +67,7 @@ export class Story {
     await until(
       async () => {
         if (await this.#isBeingDeleted(claim)) return true;
-        last = await worker.reconcileClaim(claim);
+        last = await this.rig.provision(claim, parts);
         await this.rig.endDoubt(claim);
         return last.kind === 'done';
       },
@@ -128,10 +76,10 @@ export class Story {
     ).catch(end);
     const isOver = async (): Promise<boolean> => {
       await this.#binder.idle();
-      const [now, volume] = [await this.readClaim(claim), await this.rig.volumeOf(claim)];
+      const [now, volume] = [await claimNow(this.rig, claim), await this.rig.volumeOf(claim)];
       if (volume === undefined) return now === undefined;
       if (volume.status?.phase === 'Bound') return now !== undefined;
-      last = await worker.reconcileVolume(volume);
+      last = await this.rig.remove(volume, parts);
       await this.rig.endDoubt(volume);
       return false;
     };
@@ -163,23 +111,5 @@ export class Story {
       .volumes()
       .filter(({ name }) => name === `pvc-${claim.metadata.uid}`)
       .map(({ handle }) => handle);
-  }
-}
-
-/** A point at which a run pauses until the test resumes it. */
-export class Pause {
-  #arrive: () => void = () => undefined;
-  #resume: () => void = () => undefined;
-  readonly #resumed = new Promise<void>((resolve) => (this.#resume = resolve));
-  /** Resolves when a run has reached this point. */
-  readonly reached = new Promise<void>((resolve) => (this.#arrive = resolve));
-
-  wait(): Promise<void> {
-    this.#arrive();
-    return this.#resumed;
-  }
-
-  resume(): void {
-    this.#resume();
   }
 }

@@ -14,7 +14,7 @@ import {
   type RawDriver,
   startRawDriver,
 } from '../harness/csi-raw-driver.ts';
-import { Story } from './story.ts';
+import { openRig, type Rig } from '../jobs/rig.ts';
 import { until } from '../harness/until.ts';
 
 const MADE = toBinary(
@@ -53,14 +53,14 @@ const MADE_UP: readonly {
 ];
 
 describe('a call that ends without an answer of the driver', () => {
-  let story: Story;
+  let rig: Rig;
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let raw: RawDriver;
   let gateway: Awaited<ReturnType<typeof startTestGateway>>;
   let direct: CsiClient;
   let script: (call: RawCall) => unknown = () => false;
   before(async () => {
-    story = await Story.open();
+    rig = await openRig();
     folder = await makeFolder();
     raw = await startRawDriver(folder.file('csi.sock'), (call) =>
       call.path.endsWith('/CreateVolume') ? script(call) : false,
@@ -75,10 +75,10 @@ describe('a call that ends without an answer of the driver', () => {
     await gateway.close();
     await raw.close();
     await folder.remove();
-    await story.close();
+    await rig.close();
   });
   beforeEach(async () => {
-    await story.reset();
+    await rig.reset();
     await until(() => gateway.gateway.trouble === undefined, 'the driver is ready');
   });
 
@@ -88,23 +88,23 @@ describe('a call that ends without an answer of the driver', () => {
   ] as const) {
     for (const { title, end, code } of MADE_UP) {
       it(`(${title}, ${way}) is in doubt, and is repeated byte for byte`, async () => {
-        const claim = await story.rig.claim({ parameters: { type: 'first' } });
-        const worker = story.worker({ csi: client() });
+        const claim = await rig.claim({ parameters: { type: 'first' } });
+        const csi = client();
         const bodies: Buffer[] = [];
         script = (call) => (bodies.push(call.body), end(call));
-        const outcome = await worker.reconcileClaim(claim);
+        const outcome = await rig.provision(claim, { csi });
         assert.ok(outcome.kind === 'retry' || outcome.kind === 'running', JSON.stringify(outcome));
-        assert.ok(((await story.rig.doubtMs(claim)) ?? 0) > 0);
+        assert.ok(((await rig.doubtMs(claim)) ?? 0) > 0);
         if (way === 'without a gateway') assert.ok(outcome.reason.includes(`code = ${code} `));
         script = (call) => (bodies.push(call.body), answerOk(call, MADE));
         await until(async () => {
-          await worker.reconcileClaim(claim);
-          return (await story.rig.volumeOf(claim)) !== undefined;
+          await rig.provision(claim, { csi });
+          return (await rig.volumeOf(claim)) !== undefined;
         }, 'its PV is written');
         assert.ok(
           bodies.length >= 2 && bodies.every((body) => body.equals(bodies[0] ?? Buffer.alloc(0))),
         );
-        assert.equal((await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle, 'made');
+        assert.equal((await rig.volumeOf(claim))?.spec.csi?.volumeHandle, 'made');
       });
     }
   }

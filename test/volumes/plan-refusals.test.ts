@@ -2,214 +2,196 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Claim, Class } from '#src/kube/objects.ts';
 import { volumeAttributesClasses } from '#src/kube/resources.ts';
+import { omitUnset } from '#src/runtime/json.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
 import { aClaim, aClass, driver } from './builders.ts';
 import { type Given, planCreation, planRefusal, withCapability } from './plans.ts';
-import { aSourceClaim, aSourceVolume, cloneObjects, SNAPSHOT_GROUP } from './source-builders.ts';
+import {
+  type ApiObjects,
+  aSourceClaim,
+  aSourceVolume,
+  cloneObjects,
+  SNAPSHOT_GROUP,
+} from './source-builders.ts';
 
 const N = 'csi.storage.k8s.io/';
 const IN_TREE = 'kubernetes.io/gce-pd';
 
-describe('a claim is refused', () => {
-  const unsupported = (what: string, capability: string) =>
-    `CSI driver does not support ${what}: ${capability} capability is not reported`;
-  const asking = (spec: Partial<Claim['spec']>): Given => ({ claim: aClaim({ spec }) });
-  const snapshot = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 's' };
-  const refusals: readonly (readonly [title: string, Given, message: string])[] = [
-    [
-      'with a selector, even an empty one (B-18)',
-      asking({ selector: {} }),
-      'claim Selector is not supported',
-    ],
-    [
-      'without UID (B-19)',
-      { claim: aClaim({ metadata: { uid: '' } }) },
-      'corrupted PVC object, it is missing UID',
-    ],
-    [
-      'with an access mode that CSI does not know',
-      asking({ accessModes: ['Other'] }),
-      'unsupported AccessMode combination: [Other]',
-    ],
-    [
-      'by a driver without controller',
-      { driver: { ...driver, pluginCapabilities: new Set() } },
-      unsupported('dynamic provisioning', 'plugin CONTROLLER_SERVICE'),
-    ],
-    [
-      'by a driver that can’t create volumes',
-      { driver: { ...driver, controllerCapabilities: new Set() } },
-      unsupported('dynamic provisioning', 'controller CREATE_DELETE_VOLUME'),
-    ],
-    [
-      'for a snapshot, by a driver that can’t restore',
-      asking({ dataSource: snapshot }),
-      unsupported('snapshot restore', 'controller CREATE_DELETE_SNAPSHOT'),
-    ],
-    [
-      'for a clone, by a driver that can’t clone (D-02)',
-      asking({ dataSource: { kind: 'PersistentVolumeClaim', name: 'c' } }),
-      unsupported('clone operations', 'controller CLONE_VOLUME'),
-    ],
-    [
-      'for an attributes class, by a driver that can’t modify (B-38)',
-      asking({ volumeAttributesClassName: 'gold' }),
-      unsupported('VolumeAttributesClass', 'controller MODIFY_VOLUME'),
-    ],
-  ];
-  for (const [title, given, message] of refusals)
-    it(title, async () =>
-      assert.deepEqual(await planRefusal(given), { kind: 'refuse', message, waitsFor: [] }),
-    );
-});
+/** What a plan is made of. */
+interface Parts {
+  /** Beside those of the fixture; undefined: the field is missing. */
+  readonly spec?: Partial<Record<keyof Claim['spec'], unknown>>;
+  readonly uid?: string;
+  readonly prefix?: string;
+  readonly cls?: Partial<Class>;
+  readonly facts?: Partial<DriverFacts>;
+  readonly objects?: ApiObjects;
+}
+const givenOf = ({ spec, uid, prefix, cls, facts, objects }: Parts): Given =>
+  omitUnset({
+    claim: aClaim({
+      metadata: omitUnset({ uid }),
+      spec: omitUnset({ ...spec }) as Partial<Claim['spec']>,
+    }),
+    cls: aClass(cls),
+    driver: { ...driver, ...facts },
+    options: omitUnset({ volumeNamePrefix: prefix }),
+    objects,
+  });
 
-/** The message for a fault, and a function that corrects only that fault. */
-type Fault = readonly [message: RegExp, correct: (given: Given) => Given];
-
-const withSpec = (given: Given, spec: Partial<Claim['spec']>): Given => {
-  const { claim = aClaim() } = given;
-  return { ...given, claim: { ...claim, spec: { ...claim.spec, ...spec } } };
+const unsupported = (what: string, capability: string) =>
+  `CSI driver does not support ${what}: ${capability} capability is not reported`;
+const able = (...capabilities: string[]): Parts => {
+  const { controllerCapabilities } = withCapability(...capabilities);
+  return { facts: { controllerCapabilities } };
 };
-const without = (given: Given, field: keyof Claim['spec']): Given => {
-  const { claim = aClaim() } = given;
-  const { [field]: _, ...spec } = claim.spec;
-  return { ...given, claim: { ...claim, spec } };
-};
-const withParameters = (given: Given, parameters: Record<string, string>): Given => ({
-  ...given,
-  cls: aClass({ parameters }),
+const from = (kind: string, name: string, apiGroup?: string): Parts => ({
+  spec: { dataSource: omitUnset({ kind, name, apiGroup }) },
 });
-const withFacts = (given: Given, facts: Partial<DriverFacts>): Given => ({
-  ...given,
-  driver: { ...(given.driver ?? driver), ...facts },
-});
-const zoned: Partial<Class> = {
-  provisioner: IN_TREE,
-  allowedTopologies: [{ matchLabelExpressions: [{ key: 'zone', values: ['a'] }] }],
-  parameters: { zone: 'a' },
-};
-const attributes = (driverName: string) => ({
-  metadata: { name: 'gold', uid: 'g', resourceVersion: '1' },
-  driverName,
-});
-const inSpace = {
-  namespace: 'space',
-  uid: 'fake-claim-uid',
-  name: 'fake-pvc',
-  resourceVersion: '1',
-};
-const sources = cloneObjects(
+const withParameters = (parameters: Record<string, string>): Parts => ({ cls: { parameters } });
+const inSpace = { ...aSourceClaim().metadata, namespace: 'space' };
+const source: ApiObjects = cloneObjects(
   aSourceClaim({ metadata: inSpace, spec: { resources: { requests: { storage: '100' } } } }),
   aSourceVolume({ spec: { claimRef: inSpace } }),
 );
+const attributesOf = (driverName: string): Parts => {
+  const metadata = { name: 'gold', uid: 'g', resourceVersion: '1' };
+  const gold = { metadata, driverName };
+  return { objects: [...source, [volumeAttributesClasses, gold]] };
+};
+const half = (purpose: string) =>
+  'failed to get name and namespace template from params: either name and namespace for ' +
+  `${purpose} secrets specified, Both must be specified`;
 
-const FAULTS: readonly Fault[] = [
+/** Faults in the order in which a plan reports them, upstream’s, and what corrects each. */
+const FAULTS: readonly (readonly [title: string, message: string, correction: Parts])[] = [
   [
-    /^dataSourceRef namespace specified but/,
-    (given) =>
-      withSpec(without(given, 'dataSourceRef'), {
-        dataSource: { apiGroup: 'wrong', kind: 'VolumeSnapshot', name: '' },
-      }),
+    'a reference to a namespace without the feature gate',
+    'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled',
+    { spec: { dataSourceRef: undefined, ...from('VolumeSnapshot', '', 'wrong').spec } },
   ],
   [
-    /^failed to translate storage class: /,
-    (given) => withParameters(given, { fstype: 'a', [`${N}fstype`]: 'b' }),
+    'a class that can’t be translated',
+    'failed to translate storage class: cannot simultaneously set allowed topologies and ' +
+      'zone/zones parameters',
+    withParameters({ fstype: 'a', [`${N}fstype`]: 'b' }),
   ],
   [
-    /^the PVC source not found for PVC claim$/,
-    (given) =>
-      withSpec(given, {
-        dataSource: { apiGroup: 'wrong', kind: 'VolumeSnapshot', name: 'fake-pvc' },
-      }),
+    'a source without a name',
+    'the PVC source not found for PVC claim',
+    from('VolumeSnapshot', 's', 'wrong'),
   ],
   [
-    new RegExp(
-      String.raw`^the PVC source does not belong to the right APIGroup\. Expected ` +
-        String.raw`snapshot\.storage\.k8s\.io, Got wrong$`,
-    ),
-    (given) => withSpec(given, { dataSource: { kind: 'PersistentVolumeClaim', name: 'fake-pvc' } }),
+    'a snapshot of another group',
+    'the PVC source does not belong to the right APIGroup. Expected snapshot.storage.k8s.io, ' +
+      'Got wrong',
+    from('VolumeSnapshot', 's', SNAPSHOT_GROUP),
   ],
   [
-    /plugin CONTROLLER_SERVICE capability/,
-    (given) => withFacts(given, { pluginCapabilities: new Set(['CONTROLLER_SERVICE']) }),
+    'a driver without controller',
+    unsupported('dynamic provisioning', 'plugin CONTROLLER_SERVICE'),
+    { facts: { pluginCapabilities: driver.pluginCapabilities } },
   ],
   [
-    /controller CREATE_DELETE_VOLUME/,
-    (given) => withFacts(given, { controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']) }),
-  ],
-  [/controller CLONE_VOLUME/, (given) => withFacts(given, withCapability('CLONE_VOLUME'))],
-  [
-    /controller MODIFY_VOLUME/,
-    (given) => withFacts(given, withCapability('CLONE_VOLUME', 'MODIFY_VOLUME')),
-  ],
-  [/^claim Selector is not supported$/, (given) => without(given, 'selector')],
-  [/^volume name prefix cannot be of length 0$/, (given) => ({ ...given, options: {} })],
-  [
-    /^corrupted PVC object/,
-    (given) => ({ ...given, claim: { ...aClaim(), spec: given.claim?.spec ?? {} } }),
+    'a driver that can’t create volumes',
+    unsupported('dynamic provisioning', 'controller CREATE_DELETE_VOLUME'),
+    able(),
   ],
   [
-    /^fstype specified in parameters with both/,
-    (given) => withParameters(given, { [`${N}provisioner-secret-name`]: 'a' }),
+    'a restore by a driver that can’t restore',
+    unsupported('snapshot restore', 'controller CREATE_DELETE_SNAPSHOT'),
+    from('PersistentVolumeClaim', 'fake-pvc'),
   ],
   [
-    /^unsupported AccessMode combination: \[Other\]$/,
-    (given) => withSpec(given, { accessModes: ['ReadWriteOnce'] }),
+    'a clone by a driver that can’t clone (D-02)',
+    unsupported('clone operations', 'controller CLONE_VOLUME'),
+    able('CLONE_VOLUME'),
   ],
   [
-    /^error getting handle for DataSource Type PersistentVolumeClaim by Name fake-pvc: /,
-    (given) => ({ ...given, objects: sources }),
+    'an attributes class of a driver that can’t modify (B-38)',
+    unsupported('VolumeAttributesClass', 'controller MODIFY_VOLUME'),
+    able('CLONE_VOLUME', 'MODIFY_VOLUME'),
   ],
   [
-    /for Provisioner secrets specified/,
-    (given) => withParameters(given, { [`${N}node-stage-secret-name`]: 'a', [`${N}other`]: 'b' }),
+    'a selector, even an empty one (B-18)',
+    'claim Selector is not supported',
+    { spec: { selector: undefined } },
   ],
-  [/for NodeStage secrets specified/, (given) => withParameters(given, { [`${N}other`]: 'b' })],
-  [/^failed to strip CSI Parameters of prefixed keys/, (given) => withParameters(given, {})],
+  ['an empty prefix', 'volume name prefix cannot be of length 0', { prefix: 'test' }],
+  ['a claim without UID (B-19)', 'corrupted PVC object, it is missing UID', { uid: 'testid' }],
   [
-    /^volumeattributesclasses\.storage\.k8s\.io "gold" not found$/,
-    (given) => ({
-      ...given,
-      objects: [...sources, [volumeAttributesClasses, attributes('other')]],
-    }),
+    'a file system that is named twice',
+    'fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys',
+    withParameters({ [`${N}provisioner-secret-name`]: 'a' }),
   ],
   [
-    /^VAC gold referenced in PVC is for driver other/,
-    (given) => ({
-      ...given,
-      objects: [...sources, [volumeAttributesClasses, attributes('test-driver')]],
-    }),
+    'an access mode that CSI does not know',
+    'unsupported AccessMode combination: [Other]',
+    { spec: { accessModes: ['ReadWriteOnce'] } },
+  ],
+  [
+    'a source that does not exist',
+    'error getting handle for DataSource Type PersistentVolumeClaim by Name fake-pvc: error ' +
+      'getting PVC fake-pvc (namespace "space") from api server: persistentvolumeclaim ' +
+      '"fake-pvc" not found',
+    { objects: source },
+  ],
+  [
+    'half a provisioner secret',
+    half('Provisioner'),
+    withParameters({ [`${N}node-stage-secret-name`]: 'a', [`${N}other`]: 'b' }),
+  ],
+  ['half another secret', half('NodeStage'), withParameters({ [`${N}other`]: 'b' })],
+  [
+    'an unknown reserved parameter',
+    'failed to strip CSI Parameters of prefixed keys: found unknown parameter key ' +
+      `"${N}other" with reserved namespace ${N}`,
+    withParameters({}),
+  ],
+  [
+    'an attributes class that does not exist',
+    'volumeattributesclasses.storage.k8s.io "gold" not found',
+    attributesOf('other'),
+  ],
+  [
+    'an attributes class of another driver',
+    'VAC gold referenced in PVC is for driver other which does not match driver name test-driver',
+    attributesOf('test-driver'),
   ],
 ];
 
-describe('a plan reports the first of several faults, in upstream’s order', () => {
-  const { dataSourceRef, selector, volumeAttributesClassName } = {
-    dataSourceRef: { kind: 'Backup', name: 'b', namespace: 'elsewhere' },
-    selector: {},
-    volumeAttributesClassName: 'gold',
-  };
-  let given: Given = {
-    claim: aClaim({
-      metadata: { uid: '' },
-      spec: { accessModes: ['Other'], dataSourceRef, selector, volumeAttributesClassName },
-    }),
-    cls: aClass(zoned),
-    driver: {
-      ...driver,
+describe('a plan reports the first of several faults:', () => {
+  const reference = { kind: 'Backup', name: 'b', namespace: 'elsewhere' };
+  let parts: Parts = {
+    uid: '',
+    prefix: '',
+    spec: {
+      accessModes: ['Other'],
+      dataSourceRef: reference,
+      selector: {},
+      volumeAttributesClassName: 'gold',
+    },
+    cls: {
+      provisioner: IN_TREE,
+      allowedTopologies: [{ matchLabelExpressions: [{ key: 'zone', values: ['a'] }] }],
+      parameters: { zone: 'a' },
+    },
+    facts: {
       inTreeName: IN_TREE,
       pluginCapabilities: new Set(),
       controllerCapabilities: new Set(),
     },
-    options: { volumeNamePrefix: '' },
   };
-  for (const [message, correct] of FAULTS) {
-    const faulty = given;
-    it(message.source.replaceAll(/[\\^$]/g, ''), async () =>
-      assert.match((await planRefusal(faulty)).message, message),
-    );
-    given = correct(given);
+  for (const [title, message, correction] of FAULTS) {
+    const faulty = parts;
+    it(title, async () => assert.equal((await planRefusal(givenOf(faulty))).message, message));
+    const [spec, facts] = [
+      { ...parts.spec, ...correction.spec },
+      { ...parts.facts, ...correction.facts },
+    ];
+    parts = { ...parts, ...correction, spec, facts };
   }
-  const whole = given;
+  const whole = parts;
   it('and none once all are corrected', async () =>
-    assert.equal((await planCreation(whole)).request.name, 'test-testi'));
+    assert.equal((await planCreation(givenOf(whole))).request.name, 'test-testi'));
 });
