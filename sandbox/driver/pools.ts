@@ -82,7 +82,7 @@ export class Pools {
     const most = allowed.map((pool) => this.freeBytes(pool)).reduce((a, b) => (a > b ? a : b), 0n);
     throw new DriverStatus(
       Code.ResourceExhausted,
-      `${bytes} bytes are requested; the emptiest of ${allowed.length} possible pools has ${most}`,
+      `the emptiest pool that may be used has ${most} free bytes, ${bytes} are requested`,
     );
   }
 

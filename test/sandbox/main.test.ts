@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -82,7 +82,11 @@ describe('sutler sandbox', { concurrency: true }, () => {
     let sandbox: ReturnType<typeof spawn>;
     let ended: Promise<unknown[]>;
     before(async () => {
-      sandbox = spawn(process.execPath, [CLI, 'sandbox', `--data-dir=${join(dir, 'open')}`]);
+      await mkdir(join(dir, 'tmp'));
+      const args = [`--data-dir=${join(dir, 'open')}`, '--leader-election'];
+      sandbox = spawn(process.execPath, [CLI, 'sandbox', ...args], {
+        env: { ...process.env, TMPDIR: join(dir, 'tmp') },
+      });
       ended = once(sandbox, 'exit');
       sandbox.stdout?.setEncoding('utf8').on('data', (text: string) => (printed += text));
       await until(() => printed.includes('Press Ctrl-C'), 'the sandbox is up', 60_000);
@@ -115,10 +119,43 @@ describe('sutler sandbox', { concurrency: true }, () => {
       }
     });
 
-    it('ends on Ctrl-C with status 0', async () => {
+    it('has one page of health for driver, ingest and jobs, with upstream’s check of the Lease', async () => {
+      const { status, text } = await page('/readyz');
+      assert.equal(status, 200, text);
+      for (const part of ['driver', 'ingest/driver', 'jobs/driver'])
+        assert.match(text, new RegExp(String.raw`^\[\+\]${part} `, 'm'));
+      const lease = await page('/healthz/leader-election');
+      assert.equal(lease.status, 200, lease.text);
+    });
+
+    it('has one page of metrics for them', async () => {
+      const { text } = await page('/metrics');
+      for (const name of [
+        'csi_sidecar_operations_seconds_count',
+        'controller_persistentvolumeclaim_provision_total',
+        'leader_election_master_status',
+        'sutler_kube_requests_total',
+      ])
+        assert.match(text, new RegExp(String.raw`^${name}\b`, 'm'));
+    });
+
+    it('ends on Ctrl-C with status 0, and leaves no process and no temporary folder', async () => {
+      const [, pid = ''] = /^ {2}sutler +pid (\d+)/m.exec(printed) ?? [];
       sandbox.kill('SIGINT');
       assert.deepEqual(await ended, [0, null]);
+      assert.throws(() => process.kill(Number(pid), 0), /ESRCH/);
+      const left = await readdir(join(dir, 'tmp'));
+      assert.deepEqual(
+        left.filter((name) => name.startsWith('sutler-')),
+        [],
+      );
     });
+
+    async function page(path: string): Promise<{ status: number; text: string }> {
+      const [, url = ''] = /^ {2}sutler +pid \d+ +(\S+)$/m.exec(printed) ?? [];
+      const answer = await fetch(`${url}${path}`);
+      return { status: answer.status, text: await answer.text() };
+    }
   });
 
   it('the file for a shell exports KUBECONFIG only, and gives sutler the gateway and Redis', () => {
