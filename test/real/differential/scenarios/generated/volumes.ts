@@ -56,7 +56,6 @@ const SPECS: readonly Fields[] = [
 const FOREIGN: readonly Fields[] = [
   { csi: { driver: 'other.example.com', volumeHandle: 'h-(class)' } },
   { csi: null, hostPath: { path: '/tmp/nowhere' } },
-  { csi: null, nfs: { server: 'x', path: '/' }, persistentVolumeReclaimPolicy: 'Recycle' },
   { csi: null, gcePersistentDisk: { pdName: 'disk' } },
 ];
 const PARAMETERS: readonly Readonly<Record<string, string>>[] = [
