@@ -5,7 +5,7 @@ import { registerDriver } from '#src/queue/queues.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startChild } from '../../sandbox/children.ts';
-import { DriverBed } from '../harness/driver-bed.ts';
+import { DriverBed } from '../harness/process-bed.ts';
 import { urlOf } from '../harness/redis-users.ts';
 import { runSutler } from '../harness/run-sutler.ts';
 import { until } from '../harness/until.ts';

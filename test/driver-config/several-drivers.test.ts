@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { type BedDriver, DriverBed } from '../harness/driver-bed.ts';
+import { type BedDriver, DriverBed } from '../harness/process-bed.ts';
 import { isReady, readiness, type Running } from '../harness/run-main.ts';
 import { until } from '../harness/until.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
-import { DriverBed } from '../harness/driver-bed.ts';
+import { DriverBed } from '../harness/process-bed.ts';
 import { urlOf } from '../harness/redis-users.ts';
 import { runSutler } from '../harness/run-sutler.ts';
 import { until } from '../harness/until.ts';
