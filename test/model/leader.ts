@@ -10,7 +10,6 @@ import {
   untilOfNewJob,
 } from './rules.ts';
 import {
-  type Entry,
   type FormerLeader,
   type Leader,
   NO_FORMER_LEADER,
@@ -60,8 +59,8 @@ export function leaderSteps(steps: Steps): void {
       });
     case 'remove the entry': // J2
       return steps.progress('the leader removes the entry', (state) => {
-        state.journal = 'none';
-        state.leader.entry = 'none';
+        state.isInJournal = false;
+        state.leader.hasEntry = false;
         state.leader.step = 'remove the job';
       });
     case 'remove the job':
@@ -102,16 +101,16 @@ function add(state: State, view: LeaderView, { model }: Steps, wanted: Wanted): 
 }
 
 /** J3 (2). Each entry needs a job again, since the leader does not know what its jobs have done. */
-function listJournal({ journal, leader }: State): void {
-  leader.entry = journal;
-  if (journal !== 'none') leader.mustAddAgain = true;
+function listJournal({ isInJournal, leader }: State): void {
+  leader.hasEntry = isInJournal;
+  if (isInJournal) leader.mustAddAgain = true;
 }
 
 function idleSteps(steps: Steps): void {
   const { from, model } = steps;
-  const { leader, journal } = from;
+  const { leader, isInJournal } = from;
   if (!leader.knowsHistory) historyStep(steps);
-  if (model.rules.leaderListsJournal && journal !== 'none' && leader.entry === 'none')
+  if (model.rules.leaderListsJournal && isInJournal && !leader.hasEntry)
     steps.progress('the leader lists the journal again', listJournal);
   if (leader.mustAddAgain) addAgainStep(steps);
   if (from.isClaimThere && from.pv.phase === 'none' && !from.redis.job) newClaimStep(steps);
@@ -128,7 +127,7 @@ function historyStep(steps: Steps): void {
     redis.term = 'leader';
     leader.step = stepAfterListing(state, steps);
     const { journalAgainAfterChange } = steps.model.rules;
-    if (journalAgainAfterChange && leader.entry !== 'none') leader.mustAddAgain = true;
+    if (journalAgainAfterChange && leader.hasEntry) leader.mustAddAgain = true;
   });
 }
 
@@ -148,11 +147,10 @@ function addAgainStep(steps: Steps): void {
 function newClaimStep(steps: Steps): void {
   const { from, model } = steps;
   const { leader } = from;
-  if (leader.entry === 'none' && model.rules.journalFirst) {
+  if (!leader.hasEntry && model.rules.journalFirst) {
     steps.progress('the leader writes the entry to the journal', (state) => {
-      const entry: Entry = leader.knowsHistory ? 'of this history' : 'of an earlier history';
-      state.journal = entry;
-      state.leader.entry = entry;
+      state.isInJournal = true;
+      state.leader.hasEntry = true;
       state.leader.step = 'await the journal write';
     });
     return;
@@ -169,7 +167,7 @@ function newClaimStep(steps: Steps): void {
 function finishedSteps(steps: Steps): void {
   const { from, model } = steps;
   const { leader, redis, pv, isClaimThere } = from;
-  if (leader.entry === 'none') return;
+  if (!leader.hasEntry) return;
   if (isCreation(redis.job) && takeFinishedRule(redis.job, viewOf(from), model.rules) === 'taken')
     steps.progress('the leader sees the finished job', beginRemoval);
   if (!model.rules.entryLeavesWhenFinished && (pv.phase !== 'none' || !isClaimThere))
@@ -184,7 +182,7 @@ function isCreation(job: Job | undefined): boolean {
 function leftoverStep(steps: Steps): void {
   const { from, model } = steps;
   const { job } = from.redis;
-  if (isCreation(job) && from.leader.entry !== 'none') return;
+  if (isCreation(job) && from.leader.hasEntry) return;
   if (takeFinishedRule(job, viewOf(from), model.rules) !== 'taken') return;
   steps.progress('the leader removes a finished job that frees no entry', (state) => {
     state.redis.job = undefined;
@@ -200,7 +198,7 @@ function beginRemoval({ leader }: State): void {
 function deletionStep(steps: Steps): void {
   const { from, model } = steps;
   if (from.pv.phase !== 'released') return;
-  if (!mayAddDeletion(from.redis.job, from.leader.entry !== 'none', model.rules)) return;
+  if (!mayAddDeletion(from.redis.job, from.leader.hasEntry, model.rules)) return;
   const wanted: Wanted = { kind: 'deletion', until: undefined };
   if (addRule(from.redis.job, viewOf(from), wanted, model.rules).kind === 'outdated') return;
   steps.progress('the leader adds the deletion', (state) => {
@@ -232,7 +230,7 @@ export function changeOfLeaderSteps(steps: Steps): void {
 /** What a leader that is replaced now may do afterwards. */
 function stepLeft({ leader, isClaimThere, pv }: State): FormerLeader['step'] {
   if (leader.step === 'idle') {
-    if (leader.entry !== 'none') return 'add the job again';
+    if (leader.hasEntry) return 'add the job again';
     return isClaimThere && pv.phase === 'none' ? 'write the journal' : 'none';
   }
   return LEFT_STEPS.find((step) => step === leader.step) ?? 'none';
@@ -273,7 +271,7 @@ export function mayWriteTerm({ term }: RedisData): boolean {
 }
 
 function formerLeaderGoesOn(state: State, steps: Steps, mustAddAgain: boolean): void {
-  const { step, knowsHistory, knowsVersion } = state.formerLeader;
+  const { step, knowsVersion } = state.formerLeader;
   const { rules } = steps.model;
   const again = untilOfNewJob(!mustAddAgain, rules);
   switch (step) {
@@ -293,9 +291,9 @@ function formerLeaderGoesOn(state: State, steps: Steps, mustAddAgain: boolean): 
       state.redis.job = dropRule(state.redis.job, formerViewOf(state), rules);
       return;
     case 'remove the entry':
-      if (knowsVersion) state.journal = 'none';
+      if (knowsVersion) state.isInJournal = false;
       return;
     case 'write the journal':
-      state.journal = knowsHistory ? 'of this history' : 'of an earlier history';
+      state.isInJournal = true;
   }
 }

@@ -10,8 +10,8 @@ import { workerSteps } from './worker.ts';
 
 /** Every process may stand still between any two of its steps for any time, so each step of each
  * process is possible as soon as its own conditions hold. */
-export function listSteps(model: Model, packed: Uint8Array): readonly Step[] {
-  const steps = new Steps(model, packed);
+export function listSteps(model: Model, from: State): readonly Step[] {
+  const steps = new Steps(model, from);
   clusterSteps(steps);
   driverSteps(steps);
   redisSteps(steps);
@@ -40,9 +40,16 @@ export function findViolation(state: State): string | undefined {
 
 /** Something will look at the volume again: the journal's entry, a job, a run that is about to
  * write the PV, or the claim itself. */
-function isCovered({ volume, pv, journal, redis: { job }, workers, isClaimThere }: State): boolean {
+function isCovered({
+  volume,
+  pv,
+  isInJournal,
+  redis: { job },
+  workers,
+  isClaimThere,
+}: State): boolean {
   return (
-    journal !== 'none' ||
+    isInJournal ||
     (job?.kind === 'creation' && job.phase !== 'finished') ||
     workers.some(({ step, handle }) => step === 'write the PV' && handle === volume) ||
     (isClaimThere && pv.phase === 'none')
@@ -54,5 +61,5 @@ export function isSettled({ isClaimThere, pv, volume, ...rest }: State): boolean
   if (rest.calls.length > 0 || rest.workers.some(({ step }) => step !== 'idle')) return false;
   if (isClaimThere) return pv.phase === 'bound' && pv.handle === volume;
   const isGone = volume === NO_HANDLE && pv.phase === 'none';
-  return isGone && rest.journal === 'none' && rest.redis.job === undefined;
+  return isGone && !rest.isInJournal && rest.redis.job === undefined;
 }

@@ -1,7 +1,7 @@
 /* The faults of Redis, and BullMQ's care for jobs whose run is over. */
 import { crash } from './run.ts';
 import {
-  type Entry,
+  copyOf,
   type Leader,
   NO_FORMER_LEADER,
   type RedisData,
@@ -46,7 +46,7 @@ export function failoverStep(steps: Steps): void {
 
 /** The leader dies. */
 export function dead({ knowsHistory }: Leader): Leader {
-  return { step: 'dead', knowsHistory, entry: 'none', mustAddAgain: false };
+  return { step: 'dead', knowsHistory, hasEntry: false, mustAddAgain: false };
 }
 
 /** BullMQ finds a job whose lock nobody renews. */
@@ -65,17 +65,11 @@ function emptyRedis(state: State): void {
 
 /** What was read or written before belongs to an earlier history now. */
 function beginHistory(state: State): void {
-  state.journal = earlier(state.journal);
-  state.leader.entry = earlier(state.leader.entry);
   state.leader.knowsHistory = false;
   state.formerLeader.knowsHistory = false;
   for (const worker of state.workers) worker.isOfHistory = false;
   if (state.redis.job) state.redis.job.isOfHistory = false;
   state.redisCopy = undefined;
-}
-
-function earlier(entry: Entry): Entry {
-  return entry === 'none' ? 'none' : 'of an earlier history';
 }
 
 function setBack(state: State): void {
@@ -104,7 +98,7 @@ export function copySteps(steps: Steps): void {
     list.push({
       what: `(Redis is copied) ${what}`,
       isProgress: false,
-      state: { ...state, redisCopy },
+      state: { ...copyOf(state), redisCopy },
     });
   }
 }
@@ -114,14 +108,14 @@ function termInCopy({ term }: RedisData, { leader }: State): RedisData['term'] {
   return term === 'leader' && leader.step === 'dead' ? 'other' : term;
 }
 
+/** Nobody asks what `until` a deletion has, or whether it is new. */
 function isSameData(a: RedisData, b: RedisData): boolean {
   if (a.term !== b.term || !a.job || !b.job) return a.term === b.term && a.job === b.job;
   return (
     a.job.kind === b.job.kind &&
     a.job.phase === b.job.phase &&
     a.job.isOfHistory === b.job.isOfHistory &&
-    a.job.until === b.job.until &&
-    a.job.isNew === b.job.isNew &&
-    a.job.lock === b.job.lock
+    a.job.lock === b.job.lock &&
+    (a.job.kind === 'deletion' || (a.job.until === b.job.until && a.job.isNew === b.job.isNew))
   );
 }

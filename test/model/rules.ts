@@ -3,75 +3,52 @@
  * that are left, so that equal situations are equal states. */
 
 /** Each can be switched off, to show what it prevents. */
-export interface Rules {
+export const ALL_RULES = {
   /** J1: a claim is in the journal before its first job is added. */
-  readonly journalFirst: boolean;
+  journalFirst: true,
   /** J2: an entry leaves when its job is finished. Off: when the claim has a PV or is gone. */
-  readonly entryLeavesWhenFinished: boolean;
+  entryLeavesWhenFinished: true,
   /** J2: a finished job counts only under its own history of Redis. */
-  readonly finishedCountsInItsHistory: boolean;
+  finishedCountsInItsHistory: true,
   /** J3: a leader that begins lists the journal and adds a job for each entry. */
-  readonly leaderListsJournal: boolean;
+  leaderListsJournal: true,
   /** J3: these jobs begin in doubt. */
-  readonly listedJobsBeginInDoubt: boolean;
+  listedJobsBeginInDoubt: true,
   /** J3: that doubt includes the grace of a call that another run may be about to send. */
-  readonly doubtIncludesGrace: boolean;
+  doubtIncludesGrace: true,
   /** J3: the leader adds the jobs of the journal again when the history changes. */
-  readonly journalAgainAfterChange: boolean;
+  journalAgainAfterChange: true,
   /** J4: adding a job needs the leader's own term in Redis. */
-  readonly addingNeedsTerm: boolean;
+  addingNeedsTerm: true,
   /** J4 and M1: a job of another history is dropped by the leader before it adds any, and its run
    * ends instead of marking. */
-  readonly otherHistoryIsDropped: boolean;
-  /** J5: a deletion is added only while the claim is not in the journal. */
-  readonly deletionAwaitsJournal: boolean;
-  /** M1: the mark before a call sets `until`. */
-  readonly markSetsUntil: boolean;
-  /** M1: a run that no longer holds its job's lock ends instead of marking. */
-  readonly markNeedsLock: boolean;
-  /** M2: a call is sent within grace after its mark. */
-  readonly callIsSentInGrace: boolean;
-  /** M2: a run writes the PV only within D after its mark, less the API timeout. */
-  readonly pvIsWrittenInTime: boolean;
-  /** M3: `until` stays after a call that may have left something. Off: a success takes it back. */
-  readonly successKeepsUntil: boolean;
-  /** M3: the same for a call of unknown end. */
-  readonly unknownEndKeepsUntil: boolean;
-  /** M4: finishing needs the job's lock. */
-  readonly finishNeedsLock: boolean;
-  /** M4: a run that began in doubt, or saw a PV in doubt, gives its job back until that is over. */
-  readonly finishAwaitsDoubt: boolean;
-  /** R5: a refusal in doubt does not finish the job of a claim that is gone. */
-  readonly refusalInDoubtProvesNothing: boolean;
-  /** R6: an unknown end does not finish the job of a claim that is gone. */
-  readonly unknownEndIsRetried: boolean;
-  /** D1: a PV is removed only if it is the PV that the run read. */
-  readonly pvIsRemovedByUid: boolean;
-}
-
-export const ALL_RULES: Rules = {
-  journalFirst: true,
-  entryLeavesWhenFinished: true,
-  finishedCountsInItsHistory: true,
-  leaderListsJournal: true,
-  listedJobsBeginInDoubt: true,
-  doubtIncludesGrace: true,
-  journalAgainAfterChange: true,
-  addingNeedsTerm: true,
   otherHistoryIsDropped: true,
+  /** J5: a deletion is added only while the claim is not in the journal. */
   deletionAwaitsJournal: true,
+  /** M1: the mark before a call sets `until`. */
   markSetsUntil: true,
+  /** M1: a run that no longer holds its job's lock ends instead of marking. */
   markNeedsLock: true,
+  /** M2: a call is sent within grace after its mark. */
   callIsSentInGrace: true,
+  /** M2: a run writes the PV only within D after its mark, less the API timeout. */
   pvIsWrittenInTime: true,
+  /** M3: `until` stays after a call that may have left something. Off: a success takes it back. */
   successKeepsUntil: true,
+  /** M3: the same for a call of unknown end. */
   unknownEndKeepsUntil: true,
+  /** M4: finishing needs the job's lock. */
   finishNeedsLock: true,
+  /** M4: a run that began in doubt, or saw a PV in doubt, gives its job back until that is over. */
   finishAwaitsDoubt: true,
+  /** R5: a refusal in doubt does not finish the job of a claim that is gone. */
   refusalInDoubtProvesNothing: true,
+  /** R6: an unknown end does not finish the job of a claim that is gone. */
   unknownEndIsRetried: true,
+  /** D1: a PV is removed only if it is the PV that the run read. */
   pvIsRemovedByUid: true,
 };
+export type Rules = Readonly<Record<keyof typeof ALL_RULES, boolean>>;
 
 /* Periods in ticks. The end of a period belongs to it, so a timer starts with one tick more. */
 const GRACE = 1;
@@ -123,7 +100,7 @@ export interface LeaderView {
 /** J3: what `until` is in a job that is added. An entry that the leader only found in the journal
  * may have had jobs that it knows nothing of.
  * @param isFirstJob  the leader itself has just written the entry */
-export function untilOfNewJob(isFirstJob: boolean, rules = ALL_RULES): Until {
+export function untilOfNewJob(isFirstJob: boolean, rules: Rules = ALL_RULES): Until {
   if (isFirstJob || !rules.listedJobsBeginInDoubt) return undefined;
   return rules.doubtIncludesGrace ? TICKS.doubt : TICKS.doubt - GRACE;
 }
@@ -133,7 +110,7 @@ export function untilOfNewJob(isFirstJob: boolean, rules = ALL_RULES): Until {
 export function dropRule(
   job: Job | undefined,
   leader: LeaderView,
-  rules = ALL_RULES,
+  rules: Rules = ALL_RULES,
 ): Job | undefined {
   const isOutdated = !leader.knowsHistory || (rules.addingNeedsTerm && !leader.hasTerm);
   return isOutdated || job?.isOfHistory === true || !rules.otherHistoryIsDropped ? job : undefined;
@@ -146,7 +123,7 @@ export function addRule(
   job: Job | undefined,
   leader: LeaderView,
   wanted: { readonly kind: Job['kind']; readonly until: Until },
-  rules = ALL_RULES,
+  rules: Rules = ALL_RULES,
 ): { readonly kind: 'outdated' } | { readonly kind: 'added' | 'stays'; readonly job: Job } {
   if (!leader.knowsHistory || (rules.addingNeedsTerm && !leader.hasTerm))
     return { kind: 'outdated' };
@@ -160,7 +137,7 @@ export function addRule(
 export function mayAddDeletion(
   job: Job | undefined,
   isInJournal: boolean,
-  rules = ALL_RULES,
+  rules: Rules = ALL_RULES,
 ): boolean {
   if (rules.deletionAwaitsJournal && isInJournal) return false;
   return job === undefined;
@@ -171,7 +148,7 @@ export function mayAddDeletion(
 export function takeFinishedRule(
   job: Job | undefined,
   leader: LeaderView,
-  rules = ALL_RULES,
+  rules: Rules = ALL_RULES,
 ): 'outdated' | 'unfinished' | 'taken' {
   if (rules.addingNeedsTerm && !leader.hasTerm) return 'outdated';
   if (job?.phase !== 'finished') return 'unfinished';
@@ -195,7 +172,7 @@ export type Marked =
   | { readonly kind: 'marked'; readonly before: Until; readonly until: Until };
 
 /** M1: marks the job right before a call. */
-export function markRule(job: Job | undefined, run: RunView, rules = ALL_RULES): Marked {
+export function markRule(job: Job | undefined, run: RunView, rules: Rules = ALL_RULES): Marked {
   if (rules.otherHistoryIsDropped && !run.isOfHistory) return { kind: 'other-history' };
   if (rules.markNeedsLock && !run.hasLock) return { kind: 'lock-lost' };
   const before = job?.until;
@@ -210,7 +187,7 @@ export function unmarkRule(job: Job, hasLock: boolean, before: Until): Until {
 }
 
 /** M4: ends the job of a run. */
-export function finishRule(hasLock: boolean, rules = ALL_RULES): 'finished' | 'lock-lost' {
+export function finishRule(hasLock: boolean, rules: Rules = ALL_RULES): 'finished' | 'lock-lost' {
   return hasLock || !rules.finishNeedsLock ? 'finished' : 'lock-lost';
 }
 
@@ -232,13 +209,13 @@ export function afterClaimRule(
 }
 
 /** R2: what a run does that sees the PV. */
-export function seenPvRule(until: Until, rules = ALL_RULES): 'finish' | 'later' {
+export function seenPvRule(until: Until, rules: Rules = ALL_RULES): 'finish' | 'later' {
   return rules.finishAwaitsDoubt && isInDoubt(until) ? 'later' : 'finish';
 }
 
 /** R4 and M4: what a run does that has written the PV.
  * @param doubtLeft  what is left of the doubt that the mark returned */
-export function writtenRule(doubtLeft: number, rules = ALL_RULES): 'finish' | 'later' {
+export function writtenRule(doubtLeft: number, rules: Rules = ALL_RULES): 'finish' | 'later' {
   return rules.finishAwaitsDoubt && doubtLeft > 0 ? 'later' : 'finish';
 }
 
@@ -247,13 +224,13 @@ export function writtenRule(doubtLeft: number, rules = ALL_RULES): 'finish' | 'l
 export function refusedRule(
   isGone: boolean,
   beganInDoubt: boolean,
-  rules = ALL_RULES,
+  rules: Rules = ALL_RULES,
 ): 'finish' | 'retry' {
   if (beganInDoubt && rules.refusalInDoubtProvesNothing) return 'retry';
   return isGone ? 'finish' : 'retry';
 }
 
 /** R6: what a run does after an unknown end. */
-export function unknownEndRule(isGone: boolean, rules = ALL_RULES): 'finish' | 'retry' {
+export function unknownEndRule(isGone: boolean, rules: Rules = ALL_RULES): 'finish' | 'retry' {
   return isGone && !rules.unknownEndIsRetried ? 'finish' : 'retry';
 }

@@ -1,7 +1,5 @@
 /* The state of the model: one claim, everything that the cluster, the driver and Redis know of it,
- * a leader, a former leader that stands still, and two workers. A state has a mutable form with
- * named fields, which the steps change, and a packed form of one byte a field, which the search
- * stores. */
+ * a leader, a former leader that stands still, and two workers. */
 import type { Job, Run, Until } from './rules.ts';
 
 /** How often each fault may still happen. */
@@ -39,11 +37,6 @@ export const NO_HANDLE: Handle = 0;
 export const WRONGLY_DELETED: Handle = 99;
 
 const PV_PHASES = ['none', 'written', 'bound', 'released'] as const;
-
-/** The claim's entry, as it is in the journal or as a leader remembers it: whether it was written
- * under the present history of Redis. No rule asks that: an entry counts under every history. */
-export type Entry = 'none' | 'of an earlier history' | 'of this history';
-const ENTRIES: readonly Entry[] = ['none', 'of an earlier history', 'of this history'];
 
 /** Whose term is in Redis. `other`: that of a leader that is over; `later`: of one that led after
  * the former leader. */
@@ -88,8 +81,8 @@ export interface Leader {
   /** What it does next. */
   step: (typeof LEADER_STEPS)[number];
   knowsHistory: boolean;
-  /** As it remembers it; while a journal write is under way, as it sent it. */
-  entry: Entry;
+  /** The claim's entry, as it remembers it; while a journal write is under way, as it sent it. */
+  hasEntry: boolean;
   /** It has to add a job for the entry, whose earlier jobs it does not know. */
   mustAddAgain: boolean;
 }
@@ -115,7 +108,7 @@ export interface FormerLeader {
   mustAddAgain: boolean;
 }
 
-const WORKER_STEPS = [
+export const WORKER_STEPS = [
   'idle',
   'read the claim',
   'read until',
@@ -172,6 +165,8 @@ export interface Call {
   handle: Handle;
 }
 
+const FAULTS = Object.keys(NO_FAULTS) as readonly (keyof Faults)[];
+
 /** At most so many calls are at work at once. */
 export const MAX_CALLS = 3;
 
@@ -180,7 +175,8 @@ export interface State {
   pv: { phase: (typeof PV_PHASES)[number]; handle: Handle };
   /** The volume of the claim's name in the driver. */
   volume: Handle;
-  journal: Entry;
+  /** The journal has an entry of the claim. It counts under every history of Redis. */
+  isInJournal: boolean;
   redis: RedisData;
   redisCopy: RedisCopy | undefined;
   leader: Leader;
@@ -217,10 +213,10 @@ export function initialState(faults: Partial<Faults>): State {
     isClaimThere: true,
     pv: { phase: 'none', handle: NO_HANDLE },
     volume: NO_HANDLE,
-    journal: 'none',
+    isInJournal: false,
     redis: { job: undefined, term: 'leader' },
     redisCopy: undefined,
-    leader: { step: 'begin', knowsHistory: true, entry: 'none', mustAddAgain: false },
+    leader: { step: 'begin', knowsHistory: true, hasEntry: false, mustAddAgain: false },
     formerLeader: { ...NO_FORMER_LEADER },
     workers: [{ ...IDLE_WORKER }, { ...IDLE_WORKER }],
     calls: [],
@@ -228,212 +224,105 @@ export function initialState(faults: Partial<Faults>): State {
   };
 }
 
-/** Writes or reads the bytes of a packed state, one call a field. A writer returns what it is
- * given, a reader what it reads. */
-interface Bytes {
-  number(value: number): number;
-  flag(value: boolean): boolean;
-  oneOf<T extends string>(values: readonly T[], value: T): T;
-  until(value: Until): Until;
-}
-
-class Writer implements Bytes {
-  readonly #bytes: Uint8Array;
-  #at = 0;
-
-  constructor(bytes: Uint8Array) {
-    this.#bytes = bytes;
-  }
-
-  /** Bytes that were passed. */
-  get length(): number {
-    return this.#at;
-  }
-
-  number(value: number): number {
-    this.#bytes[this.#at++] = value;
-    return value;
-  }
-
-  flag(value: boolean): boolean {
-    this.#bytes[this.#at++] = value ? 1 : 0;
-    return value;
-  }
-
-  oneOf<T extends string>(values: readonly T[], value: T): T {
-    this.#bytes[this.#at++] = values.indexOf(value);
-    return value;
-  }
-
-  until(value: Until): Until {
-    this.#bytes[this.#at++] = value === undefined ? 0 : value + 1;
-    return value;
-  }
-}
-
-class Reader implements Bytes {
-  readonly #bytes: Uint8Array;
-  #at = 0;
-
-  constructor(bytes: Uint8Array) {
-    this.#bytes = bytes;
-  }
-
-  number(): number {
-    return this.#bytes[this.#at++] ?? 0;
-  }
-
-  flag(): boolean {
-    return this.#bytes[this.#at++] === 1;
-  }
-
-  oneOf<T extends string>(values: readonly T[], value: T): T {
-    return values[this.#bytes[this.#at++] ?? 0] ?? value;
-  }
-
-  until(): Until {
-    const byte = this.number();
-    return byte === 0 ? undefined : byte - 1;
-  }
-}
-
-/** A state that a reader fills. */
-function blankState(): State {
+/** A state of its own. */
+export function copyOf(state: State): State {
+  const { redisCopy, workers } = state;
   return {
-    isClaimThere: false,
-    pv: { phase: 'none', handle: NO_HANDLE },
-    volume: NO_HANDLE,
-    journal: 'none',
-    redis: { job: undefined, term: 'none' },
-    redisCopy: undefined,
-    leader: { step: 'dead', knowsHistory: false, entry: 'none', mustAddAgain: false },
-    formerLeader: { ...NO_FORMER_LEADER },
-    workers: [{ ...IDLE_WORKER }, { ...IDLE_WORKER }],
-    calls: [],
-    faults: { ...NO_FAULTS },
+    ...state,
+    pv: { ...state.pv },
+    redis: copyOfData(state.redis),
+    redisCopy: redisCopy && {
+      data: copyOfData(redisCopy.data),
+      isSameRun: [...redisCopy.isSameRun],
+    },
+    leader: { ...state.leader },
+    formerLeader: { ...state.formerLeader },
+    workers: [{ ...workers[0] }, { ...workers[1] }],
+    calls: state.calls.map((call) => ({ ...call })),
+    faults: { ...state.faults },
   };
 }
 
-/** Passes each field of a state through `bytes`, always in the same order. */
-function passState(state: State, bytes: Bytes): void {
-  state.isClaimThere = bytes.flag(state.isClaimThere);
-  state.pv.phase = bytes.oneOf(PV_PHASES, state.pv.phase);
-  state.pv.handle = bytes.number(state.pv.handle);
-  state.volume = bytes.number(state.volume);
-  state.journal = bytes.oneOf(ENTRIES, state.journal);
-  passRedis(state.redis, bytes);
-  state.redisCopy = passCopy(state.redisCopy, bytes);
-  passLeaders(state, bytes);
-  for (const worker of state.workers) passWorker(worker, bytes);
-  passCalls(state.calls, bytes);
-  passFaults(state.faults, bytes);
+function copyOfData({ term, job }: RedisData): RedisData {
+  return { term, job: job && { ...job } };
 }
 
-function passRedis(redis: RedisData, bytes: Bytes): void {
-  redis.term = bytes.oneOf(TERMS, redis.term);
-  const isThere = bytes.flag(redis.job !== undefined);
-  const job = redis.job ?? blankJob();
-  job.kind = bytes.oneOf(JOB_KINDS, job.kind);
-  job.phase = bytes.oneOf(JOB_PHASES, job.phase);
-  job.isOfHistory = bytes.flag(job.isOfHistory);
-  job.until = bytes.until(job.until);
-  job.isNew = bytes.flag(job.isNew);
-  job.lock = bytes.oneOf(LOCKS, job.lock);
-  redis.job = isThere ? job : undefined;
+/** Of the key that is being written: making an array for each takes time. */
+const bytes = Buffer.alloc(128);
+let length = 0;
+
+function put(value: number | boolean): void {
+  bytes[length++] = Number(value);
 }
 
-function blankJob(): Job {
-  return {
-    kind: 'creation',
-    phase: 'waiting',
-    isOfHistory: false,
-    until: undefined,
-    isNew: false,
-    lock: 'none',
-  };
+function putUntil(until: Until): void {
+  put(until === undefined ? 0 : until + 1);
 }
 
-function passCopy(copy: RedisCopy | undefined, bytes: Bytes): RedisCopy | undefined {
-  const isThere = bytes.flag(copy !== undefined);
-  const passed = copy ?? { data: { job: undefined, term: 'none' }, isSameRun: [false, false] };
-  passRedis(passed.data, bytes);
-  passed.isSameRun[0] = bytes.flag(passed.isSameRun[0]);
-  passed.isSameRun[1] = bytes.flag(passed.isSameRun[1]);
-  return isThere ? passed : undefined;
+/** One byte a field. Equal states have equal keys: the order of calls says nothing, so they are
+ * sorted. */
+export function keyOf(state: State): string {
+  length = 0;
+  put(state.isClaimThere);
+  put(PV_PHASES.indexOf(state.pv.phase));
+  put(state.pv.handle);
+  put(state.volume);
+  put(state.isInJournal);
+  putData(state.redis);
+  const { redisCopy, leader, formerLeader, calls, faults } = state;
+  put(redisCopy !== undefined);
+  if (redisCopy) putData(redisCopy.data);
+  for (const isSame of redisCopy?.isSameRun ?? []) put(isSame);
+  put(LEADER_STEPS.indexOf(leader.step));
+  put(leader.knowsHistory);
+  put(leader.hasEntry);
+  put(leader.mustAddAgain);
+  put(FORMER_LEADER_STEPS.indexOf(formerLeader.step));
+  put(formerLeader.knowsHistory);
+  put(formerLeader.knowsVersion);
+  put(formerLeader.mustAddAgain);
+  for (const worker of state.workers) putWorker(worker);
+  calls.sort((a, b) => rankOf(b) - rankOf(a));
+  put(calls.length);
+  for (const call of calls) putCall(call);
+  for (const fault of FAULTS) put(faults[fault]);
+  return bytes.toString('latin1', 0, length);
 }
 
-function passLeaders({ leader, formerLeader }: State, bytes: Bytes): void {
-  leader.step = bytes.oneOf(LEADER_STEPS, leader.step);
-  leader.knowsHistory = bytes.flag(leader.knowsHistory);
-  leader.entry = bytes.oneOf(ENTRIES, leader.entry);
-  leader.mustAddAgain = bytes.flag(leader.mustAddAgain);
-  formerLeader.step = bytes.oneOf(FORMER_LEADER_STEPS, formerLeader.step);
-  formerLeader.knowsHistory = bytes.flag(formerLeader.knowsHistory);
-  formerLeader.knowsVersion = bytes.flag(formerLeader.knowsVersion);
-  formerLeader.mustAddAgain = bytes.flag(formerLeader.mustAddAgain);
+function putData({ term, job }: RedisData): void {
+  put(TERMS.indexOf(term));
+  put(job !== undefined);
+  if (job === undefined) return;
+  put(JOB_KINDS.indexOf(job.kind));
+  put(JOB_PHASES.indexOf(job.phase));
+  put(job.isOfHistory);
+  putUntil(job.until);
+  put(job.isNew);
+  put(LOCKS.indexOf(job.lock));
 }
 
-function passWorker(worker: Worker, bytes: Bytes): void {
-  worker.step = bytes.oneOf(WORKER_STEPS, worker.step);
-  worker.isOfHistory = bytes.flag(worker.isOfHistory);
-  worker.isFirstRun = bytes.flag(worker.isFirstRun);
-  worker.sawClaim = bytes.flag(worker.sawClaim);
-  worker.until = bytes.until(worker.until);
-  worker.doubtLeft = bytes.number(worker.doubtLeft);
-  worker.beganInDoubt = bytes.flag(worker.beganInDoubt);
-  worker.sendLeft = bytes.number(worker.sendLeft);
-  worker.writeLeft = bytes.number(worker.writeLeft);
-  worker.handle = bytes.number(worker.handle);
-  worker.isPvSame = bytes.flag(worker.isPvSame);
+function putWorker(worker: Worker): void {
+  put(WORKER_STEPS.indexOf(worker.step));
+  put(worker.isOfHistory);
+  put(worker.isFirstRun);
+  put(worker.sawClaim);
+  putUntil(worker.until);
+  put(worker.doubtLeft);
+  put(worker.beganInDoubt);
+  put(worker.sendLeft);
+  put(worker.writeLeft);
+  put(worker.handle);
+  put(worker.isPvSame);
 }
 
-function passCalls(calls: Call[], bytes: Bytes): void {
-  const count = bytes.number(calls.length);
-  for (let at = 0; at < MAX_CALLS; at++) {
-    const call = calls[at] ?? { kind: 'creation', caller: 'none', left: 0, handle: NO_HANDLE };
-    call.kind = bytes.oneOf(JOB_KINDS, call.kind);
-    call.caller = bytes.oneOf(CALLERS, call.caller);
-    call.left = bytes.number(call.left);
-    call.handle = bytes.number(call.handle);
-    if (at < count) calls[at] = call;
-  }
-}
-
-function passFaults(faults: Faults, bytes: Bytes): void {
-  faults.crashes = bytes.number(faults.crashes);
-  faults.lostLocks = bytes.number(faults.lostLocks);
-  faults.lostAnswers = bytes.number(faults.lostAnswers);
-  faults.emptyings = bytes.number(faults.emptyings);
-  faults.setBacks = bytes.number(faults.setBacks);
-  faults.replacedLeaders = bytes.number(faults.replacedLeaders);
-  faults.dropInDeaths = bytes.number(faults.dropInDeaths);
-}
-
-/** Bytes of a packed state. */
-export const STATE_BYTES = measureState();
-
-function measureState(): number {
-  const writer = new Writer(new Uint8Array(0));
-  passState(blankState(), writer);
-  return writer.length;
-}
-
-/** Equal situations have equal bytes: the order of calls says nothing, so they are sorted.
- * @param bytes  is overwritten, and returned */
-export function pack(state: State, bytes = new Uint8Array(STATE_BYTES)): Uint8Array {
-  state.calls.sort((a, b) => rankOf(b) - rankOf(a));
-  passState(state, new Writer(bytes));
-  return bytes;
+function putCall({ kind, caller, left, handle }: Call): void {
+  put(JOB_KINDS.indexOf(kind));
+  put(CALLERS.indexOf(caller));
+  put(left);
+  put(handle);
 }
 
 function rankOf({ kind, caller, left, handle }: Call): number {
   const place = JOB_KINDS.indexOf(kind) * CALLERS.length + CALLERS.indexOf(caller);
   return (place * 8 + left) * 128 + handle;
-}
-
-/** Each call returns a state of its own. */
-export function unpack(bytes: Uint8Array): State {
-  const state = blankState();
-  passState(state, new Reader(bytes));
-  return state;
 }

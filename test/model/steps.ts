@@ -1,5 +1,5 @@
 import type { Rules } from './rules.ts';
-import { type State, unpack } from './state.ts';
+import { copyOf, type State } from './state.ts';
 
 /** What the search assumes. */
 export interface Model {
@@ -25,12 +25,10 @@ export class Steps {
   /** The state before the step. Read only: a change gets a copy. */
   readonly from: State;
   readonly list: Step[] = [];
-  readonly #packed: Uint8Array;
 
-  constructor(model: Model, packed: Uint8Array) {
+  constructor(model: Model, from: State) {
     this.model = model;
-    this.from = unpack(packed);
-    this.#packed = packed;
+    this.from = from;
   }
 
   progress(what: string, change: (state: State) => void): void {
@@ -43,7 +41,7 @@ export class Steps {
   }
 
   #add(what: string, isProgress: boolean, change: (state: State) => void): void {
-    const state = unpack(this.#packed);
+    const state = copyOf(this.from);
     change(state);
     this.list.push({ what, isProgress, state });
   }
