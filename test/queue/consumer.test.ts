@@ -8,7 +8,7 @@ import type { Outcome } from '#src/queue/outcome.ts';
 import type { RunStatus } from '#src/queue/status.ts';
 import { readStatus, type StatusPlace } from '#src/queue/status.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
-import { claimKey, QueueBench, sleep, volumeKey } from '../harness/queue.ts';
+import { QueueBench, sleep, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
@@ -60,16 +60,6 @@ describe('Consumer', () => {
       await bench.metric('sutler_queue_runs_total', { driver, kind: 'volume', outcome: 'done' }),
       1,
     );
-  });
-
-  it('keeps claims and volumes in queues of their own', async () => {
-    const kinds: string[] = [];
-    bench.consumer(({ kind }) => (kinds.push(`claims got ${kind}`), done), { kind: 'claim' });
-    bench.consumer(({ kind }) => (kinds.push(`volumes got ${kind}`), done), { kind: 'volume' });
-    const producer = bench.producer();
-    for (const each of [claimKey('c-1'), key]) producer.ensureQueued(each);
-    await until(() => kinds.length === 2, 'all runs');
-    assert.deepEqual(kinds.sort(), ['claims got claim', 'volumes got volume']);
   });
 
   it('runs a key once more for all requests that came during its run', async () => {
@@ -405,20 +395,6 @@ describe('Consumer', () => {
     await taken;
     await until(() => bench.runs.length === 1, 'the run');
     frozen.disconnect();
-  });
-
-  it('runs a key again at once that was asked for during a run which delays it', async () => {
-    let end: (outcome: Outcome) => void = () => undefined;
-    bench.consumer(() =>
-      bench.runs.length > 1 ? done : new Promise<Outcome>((next) => (end = next)),
-    );
-    const producer = bench.producer();
-    producer.ensureQueued(key);
-    await until(() => bench.runs.length === 1, 'it runs');
-    producer.enqueueNow(key);
-    await producer.waitUntilFlushed();
-    end({ kind: 'retry', reason: 'full', minDelayMs: 3_600_000 });
-    await until(() => bench.runs.length === 2, 'it runs again');
   });
 
   describe('close', () => {

@@ -18,17 +18,6 @@ describe('parseJob', () => {
       });
   });
 
-  it('is given the key and the version and nothing else', () => {
-    const withMore = { ...claim, secret: 'hunter2' };
-    assert.deepEqual(Object.keys(jobData(withMore)).sort(), [
-      'kind',
-      'name',
-      'namespace',
-      'uid',
-      'v',
-    ]);
-  });
-
   it('tells a job of a newer version, whatever its fields, from an unreadable one', () => {
     const newer = parseJob({ v: CONTRACT_VERSION + 1, somethingNew: true });
     assert.equal(newer.ok, false);

@@ -1,15 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { Queue } from 'bullmq';
-import {
-  beginTerm,
-  dropJobsOfBefore,
-  forgetHistory,
-  readHistory,
-  showHistory,
-} from '#src/queue/history.ts';
-import { queueName } from '#src/queue/queue-keys.ts';
-import { beginLeading } from '../harness/leading.ts';
+import { beginTerm, forgetHistory, readHistory, showHistory } from '#src/queue/history.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
@@ -88,12 +79,6 @@ describe('the term of a leader', () => {
   const begin = (transitions: number, leader: string) =>
     beginTerm(place(), { transitions, leader }, false);
 
-  it('goes up', async () => {
-    assert.equal(await begin(3, 'a'), undefined);
-    assert.equal(await begin(4, 'b'), undefined);
-    assert.equal(await server.redis.get(`{csi}:term:${driver}`), '4/b');
-  });
-
   it('does not go down, and the higher one is named', async () => {
     await begin(10, 'a');
     assert.equal(await begin(9, 'b'), 10);
@@ -104,48 +89,5 @@ describe('the term of a leader', () => {
     await begin(3, 'a');
     assert.equal(await begin(3, 'b'), undefined);
     assert.equal(await server.redis.get(`{csi}:term:${driver}`), '3/b');
-  });
-});
-
-describe('the jobs of another history', () => {
-  const addJobs = async (): Promise<void> => {
-    for (const kind of ['claim', 'volume'] as const) {
-      const queue = new Queue(queueName(kind, driver), {
-        connection: { url: server.url },
-        prefix: '{csi}',
-      });
-      await queue.add(kind, {}, { jobId: 'w1' });
-      await queue.add(kind, {}, { jobId: 'd1', delay: 3_600_000 });
-      await queue.close();
-    }
-  };
-  const jobKeys = async (): Promise<readonly string[]> =>
-    (await server.redis.keys(`{csi}:*.${driver}:*`)).filter((key) => /:(w1|d1)$/.test(key));
-
-  it('are dropped when a leader begins, and the driver’s jobs are of this history then', async () => {
-    await addJobs();
-    assert.equal((await readHistory(place())).isOfHistory, false);
-    await beginLeading(place());
-    assert.deepEqual(await jobKeys(), []);
-    assert.equal((await readHistory(place())).isOfHistory, true);
-  });
-
-  it('are not this driver’s any more once Redis has failed over', async () => {
-    await beginLeading(place());
-    await forgetHistory(place());
-    assert.equal((await readHistory(place())).isOfHistory, false);
-  });
-
-  it('are not taken for dropped where another leader has begun', async () => {
-    const { term, history } = await beginLeading(place(), 1);
-    await beginTerm(place(), { transitions: 2, leader: 'other' }, false);
-    assert.equal(await dropJobsOfBefore(place(), term, history), false);
-  });
-
-  it('are not taken for dropped where Redis has lost its data once more', async () => {
-    const { term, history } = await beginLeading(place());
-    await forgetHistory(place());
-    assert.equal(await dropJobsOfBefore(place(), term, history), false);
-    assert.equal((await readHistory(place())).isOfHistory, false);
   });
 });

@@ -2,9 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { workId } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { Queue } from 'bullmq';
-import { queueName } from '#src/queue/queue-keys.ts';
-import { countWaiting, promoteUnlessRunning, storeLimits, useQueue } from '#src/queue/queues.ts';
+import { promoteUnlessRunning, storeLimits, useQueue } from '#src/queue/queues.ts';
 import { claimKey, QueueBench, sleep, type TestProducer } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
@@ -79,34 +77,6 @@ describe('the limits of a driver’s queues', () => {
     await store(0, 0);
     await until(() => running > 5, 'more run');
     await untilDone();
-  });
-});
-
-describe('a queue', () => {
-  let redis: TestRedis;
-  let queue: Queue;
-  const driver = 'calls.example';
-  before(async () => {
-    redis = await startTestRedis();
-  });
-  after(() => redis.close());
-  beforeEach(async () => {
-    await redis.redis.flushall();
-    queue = new Queue(queueName('claim', driver), {
-      connection: { url: redis.url },
-      prefix: '{csi}',
-    });
-    await queue.add('claim', {});
-    await queue.add('claim', {}, { priority: 1 });
-    await queue.add('claim', {}, { delay: 3_600_000 });
-  });
-  afterEach(() => queue.close());
-  it('leaves no listeners on the connection when it is asked', async () => {
-    const before = redis.redis.listenerCount('error');
-    const place = { redis: redis.redis, prefix: 'csi', driver };
-    for (let i = 0; i < 5; i += 1) await countWaiting(place, 'claim');
-    assert.equal(redis.redis.listenerCount('error'), before);
-    assert.equal(redis.redis.status, 'ready');
   });
 });
 

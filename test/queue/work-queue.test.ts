@@ -3,7 +3,6 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { JobKey } from '#src/queue/contract.ts';
 import { beginTerm, forgetHistory } from '#src/queue/history.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
-import type { Outcome } from '#src/queue/outcome.ts';
 import {
   forgetKey,
   type Leading,
@@ -16,8 +15,6 @@ import { claimKey, openTestWorkQueue, QueueBench, volumeKey } from '../harness/q
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
-const HOUR_MS = 3_600_000;
-
 describe('WorkQueue', () => {
   let server: TestRedis;
   let bench: QueueBench;
@@ -27,18 +24,10 @@ describe('WorkQueue', () => {
   let queue: WorkQueue;
   let leading: Leading;
   const key = claimKey('data');
-  const deletion: JobKey = { ...volumeKey('pvc-data'), claimUid: key.uid };
   const place = () => ({ redis: server.redis, prefix: 'csi', driver });
   const rootOf = (kind: 'claim' | 'volume' = 'claim'): string =>
     queueRoot('csi', queueName(kind, driver));
-  const add = (each: JobKey = key, isNow = false) =>
-    queue.add(each.kind, [{ key: each, isNow }], leading);
-  /** Has a worker end the run of `key` so. */
-  const work = (outcome: Outcome | Promise<Outcome>): void => {
-    bench.consumer(() => outcome, { random: () => 0.5 });
-  };
-  const untilState = (state: string): Promise<void> =>
-    until(async () => (await add())[0] === state, `it is ${state}`);
+  const add = (each: JobKey = key) => queue.add(each.kind, [{ key: each, isNow: false }], leading);
 
   before(async () => {
     server = await startTestRedis();
@@ -70,26 +59,12 @@ describe('WorkQueue', () => {
     assert.deepEqual(JSON.parse(data), { v: 1, ...key, journal });
   });
 
-  it('writes until when calls of earlier jobs may be at work, by Redis’ clock', async () => {
-    await queue.add('claim', [{ key, isNow: false, doubtMs: 60_000 }], leading);
-    const { data = '' } = await server.redis.hgetall(rootOf() + key.uid);
-    const leftMs = (JSON.parse(data) as { until: number }).until - Date.now();
-    assert.ok(leftMs > 50_000 && leftMs <= 60_000, `${leftMs} ms`);
-  });
-
-  it('adds many in one transaction', async () => {
-    const requests = Array.from({ length: 200 }, (_, i) => ({
-      key: claimKey(`c${i}`),
-      isNow: false,
-    }));
-    const states = await queue.add('claim', requests, leading);
-    assert.ok(states.every((state) => state === 'added'));
-    assert.equal(await server.redis.zcard(`${rootOf()}prioritized`), 200);
-  });
-
   it('adds jobs after Redis was frozen between its first look and its first transaction', async (t) => {
     await queue.add('claim', [], leading);
     const { redis } = link;
+    const { options } = redis;
+    const { commandTimeout } = options;
+    options.commandTimeout = 200;
     const watch = redis.watch.bind(redis);
     redis.watch = (async (...keys: string[]) => {
       const answer = await watch(...keys);
@@ -99,6 +74,7 @@ describe('WorkQueue', () => {
     t.after(() => server.thaw());
     await assert.rejects(add(), /Command timed out/);
     redis.watch = watch;
+    options.commandTimeout = commandTimeout;
     server.thaw();
     await add();
     assert.equal(await server.redis.exists(rootOf() + key.uid), 1);
@@ -151,20 +127,8 @@ describe('WorkQueue', () => {
         return transaction;
       }) as typeof link.redis.multi;
     };
-    const beginOther = () => beginTerm(place(), { transitions: 2, leader: 'other' }, false);
-
-    it('the job of a leader whose term is over', async () => {
-      await beginOther();
-      await isRefused();
-    });
-
     it('the job of a leader whose term ends between its look and its transaction', async () => {
-      beforeTransaction(beginOther);
-      await isRefused();
-    });
-
-    it('a job after Redis has lost its data', async () => {
-      await forgetHistory(place());
+      beforeTransaction(() => beginTerm(place(), { transitions: 2, leader: 'other' }, false));
       await isRefused();
     });
 
@@ -175,32 +139,6 @@ describe('WorkQueue', () => {
       });
       await isRefused();
     });
-
-    it('to list and to remove jobs for a leader whose term is over', async () => {
-      await beginOther();
-      await assert.rejects(queue.finished('claim', leading), LeadershipOutdated);
-      await assert.rejects(queue.remove('claim', [key.uid], leading), LeadershipOutdated);
-    });
-  });
-
-  it('says that a job waits, is delayed, runs, or is finished', async () => {
-    let end: (outcome: Outcome) => void = () => undefined;
-    const states: string[] = [];
-    states.push((await add())[0] ?? '');
-    states.push((await add())[0] ?? '');
-    let runs = 0;
-    bench.consumer(() => {
-      runs += 1;
-      if (runs === 1) return { kind: 'retry', reason: 'full', minDelayMs: HOUR_MS };
-      return new Promise((next) => (end = next));
-    });
-    await untilState('delayed');
-    await add(key, true);
-    await until(() => runs === 2, 'it runs again');
-    await untilState('active');
-    end({ kind: 'done' });
-    await untilState('finished');
-    assert.deepEqual(states, ['added', 'waiting']);
   });
 
   it('replaces a job that is in no list of its queue, which would never run', async () => {
@@ -213,40 +151,6 @@ describe('WorkQueue', () => {
       await server.redis.del(rootOf(each.kind) + list);
       assert.deepEqual(await add(each), ['added']);
     }
-  });
-
-  it('ends the delay of a job that has to run now', async () => {
-    await add();
-    work({ kind: 'retry', reason: 'full', minDelayMs: HOUR_MS });
-    await untilState('delayed');
-    await add(key, true);
-    await until(() => bench.runs.length === 2, 'it runs again');
-  });
-
-  it('promotes a delayed job, and does nothing about a key without one', async () => {
-    await queue.promote(key);
-    assert.equal(await server.redis.exists(rootOf() + key.uid), 0);
-    await add();
-    work({ kind: 'retry', reason: 'full', minDelayMs: HOUR_MS });
-    await untilState('delayed');
-    await queue.promote(key);
-    await until(() => bench.runs.length === 2, 'it runs again');
-  });
-
-  it('adds no deletion while the claim’s UID has a creation, and the other way round', async () => {
-    await add();
-    assert.deepEqual(await add(deletion), ['elsewhere']);
-    assert.equal(await server.redis.exists(rootOf('volume') + key.uid), 0);
-    await queue.remove('claim', [key.uid], leading, true);
-    assert.deepEqual(await add(deletion), ['added']);
-    assert.deepEqual(await add(), ['elsewhere']);
-  });
-
-  it('adds no deletion while the finished creation is there', async () => {
-    await add();
-    work({ kind: 'done' });
-    await untilState('finished');
-    assert.deepEqual(await add(deletion), ['elsewhere']);
   });
 
   it('lists the jobs that are finished, and those of them that have called nothing', async () => {
@@ -264,27 +168,10 @@ describe('WorkQueue', () => {
     assert.deepEqual([ended, idle.toSorted()], [[key.uid], [selecting.uid, unread.uid]]);
   });
 
-  it('lists the claims whose entries operators asked to forget', async () => {
-    await server.redis.hset(forgetKey('csi', driver), 'u', '{}');
-    assert.deepEqual((await queue.finished('claim', leading)).forgotten, ['u']);
-  });
-
-  it('removes finished jobs, and leaves others', async () => {
-    await add();
-    await add(claimKey('other'));
-    bench.consumer(({ name }) =>
-      name === 'data' ? { kind: 'done' } : { kind: 'retry', reason: 'x', minDelayMs: HOUR_MS },
-    );
-    await untilState('finished');
-    await until(async () => (await server.redis.zcard(`${rootOf()}delayed`)) === 1, 'one waits');
-    await queue.remove('claim', [key.uid, claimKey('other').uid], leading);
-    assert.deepEqual(await add(), ['added']);
-    assert.deepEqual(await add(claimKey('other')), ['delayed']);
-  });
-
   it('removes a job that is not finished, and the request to forget it, if it is forced to', async () => {
     await add();
     await server.redis.hset(forgetKey('csi', driver), key.uid, '{}');
+    assert.deepEqual((await queue.finished('claim', leading)).forgotten, [key.uid]);
     await queue.remove('claim', [key.uid], leading, true);
     assert.equal(await server.redis.zcard(`${rootOf()}prioritized`), 0);
     assert.equal(await server.redis.exists(rootOf() + key.uid), 0);
