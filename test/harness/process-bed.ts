@@ -31,16 +31,14 @@ interface BedParts {
 }
 
 /** Starts a Redis with the users of k8s/redis, and a cluster with a volume binder.
- * @param settings     of the redis-server
  * @param openCluster  absent: starts the sandbox's */
 async function openParts(
-  settings: readonly string[] = [],
   openCluster: () => Promise<SandboxCluster> = () => openSandboxCluster({ binder: true }),
 ): Promise<BedParts> {
   const closers = new Closers();
   const folder = await makeFolder();
   closers.add('folder', () => folder.remove());
-  const redis = await startTestRedis({ settings: [...redisUsers(), ...settings] });
+  const redis = await startTestRedis({ settings: redisUsers() });
   closers.add('Redis', () => redis.close());
   closers.add('least rights', () => assertNothingDenied(redis.redis));
   const cluster = await openCluster();
@@ -132,8 +130,6 @@ class ClusterBed {
 export const DRIVER = 'sample.csi.sutler.dev';
 
 interface BedOptions {
-  /** Of the redis-server. */
-  readonly settings?: readonly string[];
   /** Of both processes; of two values of a flag the last one counts. */
   readonly flags?: readonly string[];
   /** How both reach the driver; absent: by the gateway of the bed's own driver. */
@@ -168,8 +164,8 @@ export class ProcessBed extends ClusterBed {
   }
 
   static async open(options: BedOptions = {}): Promise<ProcessBed> {
-    const { settings, flags = [], gatewayFlags, env = {}, onCall, pools } = options;
-    const parts = await openParts(settings, options.openCluster);
+    const { flags = [], gatewayFlags, env = {}, onCall, pools } = options;
+    const parts = await openParts(options.openCluster);
     const { closers, folder } = parts;
     const driver = await startSampleDriver({
       socket: folder.file('csi.sock'),

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { copyFile, mkdir } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -174,40 +174,32 @@ describe('openRedisAccess', () => {
   });
 });
 
-/** What to close after a test, and the links that it opened. */
-function opener(): { open: (url: string, access?: RedisAccess) => RedisLink; close: () => void } {
-  const links: RedisLink[] = [];
-  return {
-    open: (url, access = DEFAULT_ACCESS) => {
-      const link = openRedis({ url, access, role: 'plain', log: silentLog });
-      links.push(link);
-      return link;
-    },
-    close: () => links.forEach((link) => link.close()),
-  };
-}
-
-const isUsable = (link: RedisLink, what: string): Promise<void> =>
-  until(() => link.trouble === undefined, what);
-const reports = (link: RedisLink, line: RegExp): Promise<void> =>
-  until(() => line.test(link.trouble ?? ''), `${line} is reported`);
-
 describe('a Redis with TLS', () => {
   let redis: TlsRedis;
-  const { open, close } = opener();
+  let access: RedisAccess;
+  const links: RedisLink[] = [];
+  const open = (url: string, how: RedisAccess = DEFAULT_ACCESS): RedisLink => {
+    const link = openRedis({ url, access: how, role: 'plain', log: silentLog });
+    links.push(link);
+    return link;
+  };
+  const isUsable = (link: RedisLink): Promise<void> =>
+    until(() => link.trouble === undefined, 'connected');
+  const reports = (link: RedisLink, line: RegExp): Promise<void> =>
+    until(() => line.test(link.trouble ?? ''), `${line} is reported`);
   before(async () => {
     redis = await startTlsRedis();
+    access = await redis.access({ ca: redis.authority.caFile });
   });
   after(async () => {
-    close();
+    for (const link of links) link.close();
     await redis.close();
   });
 
   it('is used by the connection, its duplicates and the queues on it', async () => {
-    const link = open(redis.url(), await redis.access({ ca: redis.authority.caFile }));
-    await isUsable(link, 'connected');
-    const copy = link.redis.duplicate();
-    assert.equal(await copy.ping(), 'PONG');
+    const link = open(redis.url(), access);
+    await isUsable(link);
+    assert.equal(await link.redis.duplicate().ping(), 'PONG');
     const queue = new Queue('q', { connection: link.redis });
     await queue.waitUntilReady();
     const clients = String(await redis.redis.redis.client('LIST'));
@@ -230,11 +222,10 @@ describe('a Redis with TLS', () => {
   });
 
   it('whose certificate has another name is refused, unless a flag gives that name', async () => {
-    const access = await redis.access({ ca: redis.authority.caFile });
     const url = redis.url('127.0.0.2');
     await reports(open(url, access), /127\.0\.0\.2.*--redis-tls-server-name/);
-    await isUsable(open(url, { ...access, redisTlsServerName: 'localhost' }), 'by name');
-    await isUsable(open(url, { ...access, redisTlsServerName: '127.0.0.1' }), 'by address');
+    for (const name of ['localhost', '127.0.0.1'])
+      await isUsable(open(url, { ...access, redisTlsServerName: name }));
     await reports(open(url, { ...access, redisTlsServerName: 'other.example' }), /other\.example/);
   });
 
@@ -245,7 +236,7 @@ describe('a Redis with TLS', () => {
     const link = open(redis.url(), await redis.access({ ca: caFile }));
     await reports(link, /--redis-tls-ca/);
     await copyFile(redis.authority.caFile, caFile);
-    await isUsable(link, 'with the new file');
+    await isUsable(link);
   });
 
   it('whose refused certificate is reported once, not at each attempt', async () => {
@@ -259,127 +250,93 @@ describe('a Redis with TLS', () => {
     link.close();
     assert.equal(lines.length, 1, lines.join(''));
   });
-});
 
-describe('a Redis that asks for a client certificate', () => {
-  let redis: TlsRedis;
-  const { open, close } = opener();
-  before(async () => {
-    redis = await startTlsRedis({ asksForCertificate: true });
-  });
-  after(async () => {
-    close();
-    await redis.close();
-  });
-
-  it('refuses a client without one, which names the flags', async () => {
-    const link = open(redis.url(), await redis.access({ ca: redis.authority.caFile }));
+  it('that asks for a client certificate refuses one without, and the flags are named', async (t) => {
+    const asking = await startTlsRedis({ asksForCertificate: true });
+    t.after(() => asking.close());
+    const ca = asking.authority.caFile;
+    const link = open(asking.url(), await asking.access({ ca }));
     await reports(link, /--redis-tls-cert and --redis-tls-key/);
+    const { certFile: cert, keyFile: key } = asking.authority.client('jobs');
+    await isUsable(open(asking.url(), await asking.access({ ca, cert, key })));
   });
 
-  it('serves a client with one', async () => {
-    const client = redis.authority.client('jobs');
-    const files = { ca: redis.authority.caFile, cert: client.certFile, key: client.keyFile };
-    await isUsable(open(redis.url(), await redis.access(files)), 'connected');
-  });
-});
-
-describe('Sentinels with TLS and a login', () => {
-  let redis: TlsRedis;
-  let url: string;
-  let access: RedisAccess;
-  const { open, close } = opener();
-  const login = { redisSentinelUsername: 'finder', redisSentinelPassword: 'found' };
-  before(async () => {
-    redis = await startTlsRedis();
-    const port = await startSentinel({
-      dir: redis.folder,
-      masterPort: redis.tlsPort,
-      masterPassword: redis.password,
-      closers: redis.closers,
-      settings: (tlsPort) => [
+  describe('behind Sentinels with TLS and a login', () => {
+    let url: string;
+    const login = { redisSentinelUsername: 'finder', redisSentinelPassword: 'found' };
+    before(async () => {
+      const port = await openSentinel((tlsPort) => [
         // Without TLS it does not listen at all.
         'port 0',
         `tls-port ${tlsPort}`,
-        ...serverTls(redis.authority, redis.server),
         'tls-auth-clients no',
         'tls-replication yes',
         'user finder on >found +@all',
         'requirepass unused',
-      ],
+      ]);
+      url = `rediss-sentinel://:${redis.password}@127.0.0.1:${port}/main`;
     });
-    url = `rediss-sentinel://:${redis.password}@127.0.0.1:${port}/main`;
-    access = await redis.access({ ca: redis.authority.caFile });
-  });
-  after(async () => {
-    close();
-    await redis.close();
-  });
 
-  it('name the master, which is then used', async () => {
-    await isUsable(open(url, { ...access, ...login }), 'connected');
-  });
+    it('is used', () => isUsable(open(url, { ...access, ...login })));
 
-  it('are not asked without TLS', async () => {
-    const plaintext = { ...access, ...login, redisSentinelPlaintext: true };
-    await reports(open(url, plaintext), /can't be reached \(All sentinels are unreachable/);
-  });
-
-  it('refuse a wrong or missing login, and the flags are named', async () => {
-    const wrong = { ...login, redisSentinelPassword: 'hidden' };
-    for (const given of [wrong, {}]) {
-      const link = open(url, { ...access, ...given });
-      await reports(link, /--redis-sentinel-username and --redis-sentinel-password/);
-      assert.doesNotMatch(link.trouble ?? '', /hidden/);
-    }
-  });
-});
-
-describe('Sentinels without TLS', () => {
-  let redis: TlsRedis;
-  let host: string;
-  const { open, close } = opener();
-  before(async () => {
-    redis = await startTlsRedis();
-    const port = await startSentinel({
-      dir: redis.folder,
-      masterPort: redis.tlsPort,
-      masterPassword: redis.password,
-      closers: redis.closers,
-      settings: (own) => [`port ${own}`, ...serverTls(redis.authority, redis.server)],
+    it('is not found without TLS', async () => {
+      const plaintext = { ...access, ...login, redisSentinelPlaintext: true };
+      await reports(open(url, plaintext), /can't be reached \(All sentinels are unreachable/);
     });
-    host = `:${redis.password}@127.0.0.1:${port}/main`;
-  });
-  after(async () => {
-    close();
-    await redis.close();
+
+    it('is not found with a wrong or missing login, and the flags are named', async () => {
+      for (const given of [{ ...login, redisSentinelPassword: 'hidden' }, {}]) {
+        const link = open(url, { ...access, ...given });
+        await reports(link, /--redis-sentinel-username and --redis-sentinel-password/);
+        assert.doesNotMatch(link.trouble ?? '', /hidden/);
+      }
+    });
   });
 
-  it('can name a master with TLS if a flag allows that', async () => {
-    const access = await redis.access({ ca: redis.authority.caFile });
-    const url = `rediss-sentinel://${host}`;
-    await isUsable(open(url, { ...access, redisSentinelPlaintext: true }), 'connected');
+  describe('behind Sentinels without TLS', () => {
+    let port: number;
+    const urlOf = (scheme: string, hosts: string): string =>
+      `${scheme}://:${redis.password}@${hosts}/main`;
+    before(async () => {
+      port = await openSentinel((own) => [`port ${own}`]);
+    });
+
+    it('is used if a flag allows that', () => {
+      const url = urlOf('rediss-sentinel', `127.0.0.1:${port}`);
+      return isUsable(open(url, { ...access, redisSentinelPlaintext: true }));
+    });
+
+    it('is found although one of them does not answer', async (t) => {
+      const frozen = createServer(() => undefined).listen(0, '127.0.0.1');
+      t.after(() => frozen.close());
+      await once(frozen, 'listening');
+      const { port: first } = frozen.address() as AddressInfo;
+      const url = urlOf('rediss-sentinel', `127.0.0.1:${first},127.0.0.1:${port}`);
+      await isUsable(open(url, { ...access, redisSentinelPlaintext: true }));
+    });
+
+    it('is not used beyond loopback without TLS', async () => {
+      const sentinel = new Redis(port, '127.0.0.1');
+      await until(async () => (await sentinel.ping()) === 'PONG', 'the Sentinel answers');
+      await sentinel.call('SENTINEL', 'REMOVE', 'main');
+      // Of TEST-NET-1: nothing answers there, and nothing is sent there.
+      await sentinel.call('SENTINEL', 'MONITOR', 'main', '192.0.2.1', '6379', '1');
+      sentinel.disconnect();
+      const link = open(urlOf('redis-sentinel', `127.0.0.1:${port}`));
+      await reports(link, /192\.0\.2\.1 is beyond loopback.*--redis-insecure/);
+    });
   });
 
-  it('are passed over by one that does not answer', async () => {
-    const frozen = createServer(() => undefined).listen(0, '127.0.0.1');
-    await once(frozen, 'listening');
-    const { port } = frozen.address() as AddressInfo;
-    const access = await redis.access({ ca: redis.authority.caFile });
-    const url = `rediss-sentinel://${host.replace('@', `@127.0.0.1:${port},`)}`;
-    await isUsable(open(url, { ...access, redisSentinelPlaintext: true }), 'connected');
-    frozen.close();
-  });
-
-  it('can’t lead a process to a master beyond loopback without TLS', async () => {
-    const port = Number(/:(\d+)\/main$/.exec(host)?.[1]);
-    const sentinel = new Redis(port, '127.0.0.1');
-    await until(async () => (await sentinel.ping()) === 'PONG', 'the Sentinel answers');
-    await sentinel.call('SENTINEL', 'REMOVE', 'main');
-    // Of TEST-NET-1: nothing answers there, and nothing is sent there.
-    await sentinel.call('SENTINEL', 'MONITOR', 'main', '192.0.2.1', '6379', '1');
-    sentinel.disconnect();
-    const link = open(`redis-sentinel://${host}`);
-    await reports(link, /192\.0\.2\.1 is beyond loopback.*--redis-insecure/);
-  });
+  async function openSentinel(settings: (port: number) => readonly string[]): Promise<number> {
+    const { folder, tlsPort: masterPort, password: masterPassword, closers, authority } = redis;
+    const dir = await mkdtemp(join(folder, 'sentinel-'));
+    const tls = serverTls(authority, redis.server);
+    return startSentinel({
+      dir,
+      masterPort,
+      masterPassword,
+      closers,
+      settings: (port) => [...settings(port), ...tls],
+    });
+  }
 });

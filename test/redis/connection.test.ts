@@ -1,20 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { redisOptions } from '#src/redis/client.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
-
-describe('redisOptions', () => {
-  it('lets a worker wait for Redis, and other roles fail soon', () => {
-    assert.equal(redisOptions('rediss://x', 'worker').maxRetriesPerRequest, null);
-    // A time limit would also end the worker's blocking read of ten seconds.
-    assert.equal(redisOptions('rediss://x', 'worker').commandTimeout, undefined);
-    assert.equal(redisOptions('rediss://x', 'producer').maxRetriesPerRequest, 1);
-    assert.equal(redisOptions('rediss://x', 'plain').commandTimeout, 5000);
-  });
-});
 
 describe('openRedis', () => {
   let redis: TestRedis;
