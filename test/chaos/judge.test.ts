@@ -12,42 +12,17 @@ import {
 } from '../../chaos/judge.ts';
 
 const NAME = 'pvc-u1';
-const boot = (atMs: number, pid: number): CallEvent => ({ event: 'boot', pid, atMs });
-const starts = (
-  atMs: number,
-  call: number,
-  method: 'CreateVolume' | 'DeleteVolume' = 'CreateVolume',
-  volume = NAME,
-): CallEvent => ({
-  event: 'start',
-  pid: 1,
-  call,
-  atMs,
-  method,
-  volume,
-});
-const made = (atMs: number, call: number, handle: string): CallEvent => ({
-  event: 'made',
-  pid: 1,
-  call,
-  atMs,
-  volume: NAME,
-  handle,
-});
-const deleted = (atMs: number, call: number, handle: string): CallEvent => ({
-  event: 'deleted',
-  pid: 1,
-  call,
-  atMs,
-  handle,
-});
-const ends = (atMs: number, call: number): CallEvent => ({
-  event: 'end',
-  pid: 1,
-  call,
-  atMs,
-  code: 'OK',
-});
+const boot = { event: 'boot', pid: 1, atMs: 0 } as const;
+const creates = (atMs: number, call: number, handle: string): readonly CallEvent[] => [
+  { event: 'start', pid: 1, call, atMs, method: 'CreateVolume', volume: NAME },
+  { event: 'made', pid: 1, call, atMs: atMs + 5, volume: NAME, handle },
+  { event: 'end', pid: 1, call, atMs: atMs + 6, code: 'OK' },
+];
+const deletes = (atMs: number, call: number, handle: string): readonly CallEvent[] => [
+  { event: 'start', pid: 1, call, atMs, method: 'DeleteVolume', volume: handle },
+  { event: 'deleted', pid: 1, call, atMs: atMs + 5, handle },
+  { event: 'end', pid: 1, call, atMs: atMs + 6, code: 'OK' },
+];
 
 const claim: TrackedClaim = { name: 'c1', uid: 'u1', isBound: true };
 const volume: SeenVolume = {
@@ -60,7 +35,7 @@ const volume: SeenVolume = {
 };
 /** A claim with its volume. */
 const bound: Evidence = {
-  calls: [boot(0, 1), starts(10, 1), made(15, 1, 'h1'), ends(16, 1)],
+  calls: [boot, ...creates(10, 1, 'h1')],
   driverVolumes: [{ handle: 'h1', name: NAME }],
   volumes: [volume],
   claims: [claim],
@@ -68,7 +43,7 @@ const bound: Evidence = {
 /** The same after the deletion of claim and volume. */
 const removed: Evidence = {
   ...bound,
-  calls: [...bound.calls, starts(30, 2, 'DeleteVolume', 'h1'), deleted(35, 2, 'h1'), ends(36, 2)],
+  calls: [...bound.calls, ...deletes(30, 2, 'h1')],
   driverVolumes: [],
   volumes: [{ ...volume, phase: 'Released', wasReleased: true, isThere: false }],
   claims: [{ ...claim, deleteSentMs: 20 }],
@@ -105,7 +80,7 @@ describe('judge', () => {
   });
 
   it('counts a volume that was created again after its deletion, as no violation', () => {
-    const calls = [...removed.calls, starts(40, 3), made(45, 3, 'h2'), ends(46, 3)];
+    const calls = [...removed.calls, ...creates(40, 3, 'h2')];
     const remade = { ...removed, calls };
     assert.deepEqual(countViolations(remade), {});
     assert.equal(findRemade(remade).length, 1);
@@ -114,7 +89,7 @@ describe('judge', () => {
   });
 
   it('reports two volumes for one claim at once', () => {
-    const calls = [...bound.calls, starts(40, 3), made(45, 3, 'h2'), ends(46, 3)];
+    const calls = [...bound.calls, ...creates(40, 3, 'h2')];
     assert.deepEqual(countViolations({ ...bound, calls }), { twice: 1 });
   });
 

@@ -38,29 +38,12 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   'a handle of Compute Engine': (text) => GCE.toInTreeSource({ driver: 'd', volumeHandle: text }),
 };
 
-const PIECES = [
-  '${',
-  '$',
-  '{',
-  '}',
-  '${}',
-  'a',
-  '1',
-  '1.',
-  '.1',
-  ' ',
-  '-',
-  '.',
-  '/',
-  'aws://',
-  'a-b.',
-  '"',
-  '\n',
-  'é',
-  'azure-storage-account-',
-  'azure-storage-account-a',
-  '/subscriptions/',
-];
+const PIECES = (
+  '${ $ { } ${} a 1 1. .1 - . / aws:// a-b. " é azure-storage-account- azure-storage-account-a ' +
+  '/subscriptions/'
+)
+  .split(' ')
+  .concat(' ', '\n');
 
 const isExpected = (error: unknown): boolean =>
   error instanceof RefusedError || error instanceof QuantityError;

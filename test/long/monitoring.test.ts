@@ -56,6 +56,13 @@ interface Dashboard {
   }[];
 }
 
+interface ScaledObject {
+  readonly spec: {
+    readonly triggers: readonly { readonly metadata: { readonly query: string } }[];
+  };
+}
+
+const [scaledObject] = readYaml('autoscaling/keda/scaled-object.yaml') as readonly [ScaledObject];
 const [{ spec }] = readYaml('monitoring/prometheus-rule.yaml') as readonly [PrometheusRule];
 const [{ name, rules }] = spec.groups;
 const dashboard = JSON.parse(
@@ -133,7 +140,7 @@ describe('a Prometheus beside two ingest and two jobs', { skip: skipsPrometheus 
   });
   after(async () => assert.deepEqual(await closers.close(), []));
 
-  it('has data for each query of the dashboard', async () => {
+  it('has data for each query of the dashboard, and for that of the ScaledObject', async () => {
     const hasData = async (expr: string): Promise<boolean> => {
       const series = await prometheus.history(expr.replaceAll('$__rate_interval', '5s'));
       return series.some(({ values }) => values.some((each) => !Number.isNaN(each)));
@@ -141,6 +148,8 @@ describe('a Prometheus beside two ingest and two jobs', { skip: skipsPrometheus 
     for (const { title, targets: queries } of dashboard.panels)
       for (const { expr } of queries)
         await until(() => hasData(expr), `${title} has data: ${expr}`, 20_000);
+    for (const { metadata } of scaledObject.spec.triggers)
+      await until(() => hasData(metadata.query), metadata.query, 20_000);
   });
 
   it('evaluates each rule, and fires no alert', async () => {
