@@ -11,7 +11,7 @@ import type { Workload } from './workload.ts';
 
 const POLL_PERIOD_MS = 500;
 /** Several, because one may miss work that moves from place to place. */
-const IDLE_POLLS = 12;
+const IDLE_POLLS = 6;
 
 /** Waits until no work is outstanding: pending claims, PVs that are not Bound, journal entries,
  * jobs, driver calls.
