@@ -11,9 +11,9 @@ import { build, compiledTests, fail, findRedis, install, root, testFiles } from 
  * time is for a whole file. */
 const SETS = { real: { timeoutMs: 900_000 }, long: { timeoutMs: 7_200_000 } };
 
-/** Shows that a test file needs a process of its own: it measures it, starts processes, or has hooks
- * outside of a suite, which would apply to the tests of other files. So do those of e2e/: one after
- * another they would take longer than a file may. */
+/** Shows that a test file needs a process of its own: it measures it, starts processes, or has
+ * hooks outside of a suite, which would apply to the tests of other files. So do those of e2e/: one
+ * after another they would take longer than a file may. */
 const NEEDS_A_PROCESS =
   /\b(performance|memoryUsage)\b|node:child_process|\bprocess\.|^(before|after)(Each)?\(/m;
 
