@@ -48,20 +48,6 @@ describe('Consumer', () => {
   });
   afterEach(() => bench.close());
 
-  it('runs a queued key once, without failures so far', async () => {
-    bench.consumer(() => done);
-    bench.producer().ensureQueued(key);
-    await until(() => bench.runs.length >= 1, 'the run');
-    assert.deepEqual(bench.runs[0]?.key, key);
-    assert.equal(bench.runs[0]?.failures, 0);
-    await untilDone(1);
-    assert.equal(bench.runs.length, 1);
-    assert.equal(
-      await bench.metric('sutler_queue_runs_total', { driver, kind: 'volume', outcome: 'done' }),
-      1,
-    );
-  });
-
   it('runs a key once more for all requests that came during its run', async () => {
     const producer = bench.producer();
     bench.consumer(async () => {
@@ -334,24 +320,6 @@ describe('Consumer', () => {
     assert.equal(bench.runs[1]?.failures, 1);
     assert.match(stored, /unexpected TypeError/);
     assert.ok(!stored.includes('geheim'));
-  });
-
-  it('keeps a job small however often it fails', async () => {
-    bench.consumer(
-      () => ({
-        kind: 'retry',
-        reason: 'rpc error: code = ResourceExhausted desc = pool is full',
-        minDelayMs: bench.runs.length < 40 ? 0 : 60_000,
-      }),
-      { backoff: { startMs: 1, maxMs: 1 } },
-    );
-    bench.producer().ensureQueued(key);
-    const job = keyOf(key.uid);
-    await until(
-      async () => (await redis.redis.hget(job, 'atm')) === '40',
-      'it has failed 40 times',
-    );
-    assert.ok(Number(await redis.redis.memory('USAGE', job, 'SAMPLES', 0)) < 1500);
   });
 
   describe('with jobs of other versions', () => {

@@ -5,14 +5,6 @@ import { Fairness } from '#src/queue/fairness.ts';
 const LAST_PRIORITY = 2_097_151;
 
 describe('Fairness', () => {
-  it('queues a small namespace beside the first keys of a large one', () => {
-    const fairness = new Fairness();
-    const large = Array.from({ length: 1000 }, () => fairness.next('large'));
-    assert.deepEqual(large.slice(0, 3), [1, 2, 3]);
-    assert.equal(fairness.next('small'), 1);
-    assert.equal(fairness.next('small'), 2);
-  });
-
   it('starts a namespace that had no keys at what runs now', () => {
     const fairness = new Fairness();
     for (let i = 0; i < 100; i += 1) fairness.next('large');
