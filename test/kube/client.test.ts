@@ -11,7 +11,7 @@ import {
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import type { RequestSenderOptions } from '#src/kube/request-sender.ts';
-import { claims, leases, secrets, volumes } from '#src/kube/resources.ts';
+import { claims, secrets, volumes } from '#src/kube/resources.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import {
@@ -20,6 +20,7 @@ import {
   type OpenWatch,
   plainAccess,
   startKubeServer,
+  statusOf,
 } from '../harness/kube-server.ts';
 import { until } from '../harness/until.ts';
 
@@ -74,6 +75,7 @@ function noteSleeps(): { readonly sleptMs: number[]; readonly clock: Clock } {
 
 const reset: Handler = (seen) => void seen.raw.socket.resetAndDestroy();
 const ok: Handler = (seen, reply) => reply.json(200, { metadata: { name: 'x' }, echo: seen.body });
+const volume = { name: 'x' };
 const kubeError =
   (check: (error: KubeError) => void) =>
   (error: unknown): boolean => {
@@ -137,158 +139,44 @@ describe('KubeClient', () => {
     );
   });
 
-  it('asks for whole objects, or in a list and a watch for the metadata alone', async () => {
-    const client = connect();
-    const acceptOf = () => server.seen.at(-1)?.headers.accept;
-    await client.get(volumes, { name: 'x' });
-    assert.equal(acceptOf(), 'application/json');
-    await client.list(volumes);
-    assert.equal(acceptOf(), 'application/json');
-    await client.list(volumes, { metadataOnly: true });
-    assert.equal(
-      acceptOf(),
-      'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json',
-    );
-    const { watches } = open();
-    const watching = client.watch(volumes, {
-      ...nothing,
-      metadataOnly: true,
-    });
-    await until(() => watches.length === 1, 'the watch is open');
-    assert.equal(
-      acceptOf(),
-      'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json',
-    );
-    watches[0]?.end();
-    await watching;
-  });
-
   it('returns undefined for an object that does not exist', async () => {
     server.handler = (_, reply) => reply.status(404, 'NotFound', 'persistentvolumes "x" not found');
     const client = connect();
-    assert.equal(await client.get(volumes, { name: 'x' }), undefined);
-    assert.equal(await client.delete(volumes, { name: 'x' }), undefined);
-    await assert.rejects(client.patch(volumes, { name: 'x' }, { type: 'merge', body: {} }), {
-      name: 'KubeError',
-      code: 404,
-    });
+    assert.equal(await client.get(volumes, volume), undefined);
+    assert.equal(await client.delete(volumes, volume), undefined);
+    const patch = { type: 'merge', body: {} } as const;
+    await assert.rejects(client.patch(volumes, volume, patch), { name: 'KubeError', code: 404 });
   });
 
   it('throws for a 404 that says nothing about the object', async () => {
     const client = connect();
     server.handler = (_, reply) => reply.text(404, '404 page not found');
-    await assert.rejects(client.get(volumes, { name: 'x' }), {
-      name: 'KubeError',
-      reason: 'Not Found',
-    });
-    server.handler = (_, reply) =>
-      reply.json(404, {
-        kind: 'Status',
-        code: 404,
-        reason: 'NotFound',
-        message: 'namespaces "ns" not found',
-        details: { name: 'ns', kind: 'namespaces' },
-      });
-    await assert.rejects(client.get(claims, { namespace: 'ns', name: 'c' }), {
-      name: 'KubeError',
-      serverMessage: 'namespaces "ns" not found',
-    });
-  });
-
-  it('writes with the method, body and content type of each verb', async () => {
-    const client = connect();
-    await client.create(volumes, undefined, { a: 'ä' });
-    await client.update(leases, { namespace: 'ns', name: 'l' }, { b: 1 });
-    await client.patch(volumes, { name: 'x' }, { type: 'merge', body: { m: null } });
-    await client.patch(
-      claims,
-      { namespace: 'ns', name: 'x' },
-      { type: 'strategic', body: {}, subresource: 'status' },
-    );
-    assert.deepEqual(
-      server.seen.map((seen) => [seen.method, seen.path, seen.headers['content-type'], seen.body]),
-      [
-        ['POST', '/api/v1/persistentvolumes', 'application/json', '{"a":"ä"}'],
-        [
-          'PUT',
-          '/apis/coordination.k8s.io/v1/namespaces/ns/leases/l',
-          'application/json',
-          '{"b":1}',
-        ],
-        ['PATCH', '/api/v1/persistentvolumes/x', 'application/merge-patch+json', '{"m":null}'],
-        [
-          'PATCH',
-          '/api/v1/namespaces/ns/persistentvolumeclaims/x/status',
-          'application/strategic-merge-patch+json',
-          '{}',
-        ],
-      ],
-    );
+    await assert.rejects(client.get(volumes, volume), { reason: 'Not Found' });
+    const details = { name: 'ns', kind: 'namespaces' };
+    const status = statusOf(404, 'NotFound', 'namespaces "ns" not found');
+    server.handler = (_, reply) => reply.json(404, { ...status, details });
+    const call = client.get(claims, { namespace: 'ns', name: 'c' });
+    await assert.rejects(call, { serverMessage: 'namespaces "ns" not found' });
   });
 
   it('sends the body of a DELETE with its length, else preconditions would be ignored', async () => {
-    const client = connect();
-    await client.delete(
-      volumes,
-      { name: 'x' },
-      { preconditions: { uid: 'u-ü', resourceVersion: '5' } },
-    );
-    const [seen] = server.seen;
-    assert.equal(seen?.headers['content-length'], String(Buffer.byteLength(seen?.body ?? '')));
-    assert.equal(seen?.headers['transfer-encoding'], undefined);
-    assert.deepEqual(JSON.parse(seen?.body ?? ''), {
-      apiVersion: 'v1',
-      kind: 'DeleteOptions',
-      preconditions: { uid: 'u-ü', resourceVersion: '5' },
-    });
-    await client.delete(volumes, { name: 'x' });
-    assert.equal(server.seen[1]?.body, '');
-  });
-
-  it('lists page by page', async () => {
-    server.handler = (seen, reply) =>
-      seen.query.get('continue') === null
-        ? reply.json(200, {
-            metadata: { resourceVersion: '9', continue: 'more' },
-            items: [{ a: 1 }, { a: 2 }],
-          })
-        : reply.json(200, { metadata: { resourceVersion: '9' }, items: null });
-    const client = connect();
-    assert.deepEqual(
-      await client.list(claims, {
-        namespace: 'ns',
-        limit: 2,
-        labelSelector: 'a=b',
-        fieldSelector: 'c=d',
-      }),
-      {
-        items: [{ a: 1 }, { a: 2 }],
-        resourceVersion: '9',
-        continueToken: 'more',
-      },
-    );
-    assert.deepEqual(await client.list(claims, { continueToken: 'more' }), {
-      items: [],
-      resourceVersion: '9',
-    });
-    assert.deepEqual(Object.fromEntries(server.seen[0]?.query ?? []), {
-      limit: '2',
-      labelSelector: 'a=b',
-      fieldSelector: 'c=d',
-    });
+    const preconditions = { uid: 'u-ü', resourceVersion: '5' };
+    await connect().delete(volumes, volume, { preconditions });
+    const { headers, body } = server.seen[0] ?? assert.fail('nothing was sent');
+    assert.equal(headers['content-length'], String(Buffer.byteLength(body)));
+    assert.equal(headers['transfer-encoding'], undefined);
+    const options = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions };
+    assert.deepEqual(JSON.parse(body), options);
   });
 
   it('says so when an answer is not JSON', async () => {
     server.handler = (_, reply) => reply.text(200, '<html>login</html>');
-    await assert.rejects(connect().get(volumes, { name: 'x' }), {
-      name: 'KubeError',
-      message: /get persistentvolumes x: the answer is not JSON: <html>login/,
-    });
+    const message = /get persistentvolumes x: the answer is not JSON: <html>login/;
+    await assert.rejects(connect().get(volumes, volume), { name: 'KubeError', message });
   });
 
   it('has no more requests under way than maxInFlight', async () => {
-    let underWay = 0;
-    let most = 0;
+    let [underWay, most] = [0, 0];
     server.handler = async (_, reply) => {
       most = Math.max(most, ++underWay);
       await new Promise((resolve) => setTimeout(resolve, 3));
@@ -296,14 +184,8 @@ describe('KubeClient', () => {
       reply.json(200, {});
     };
     const client = connect({ maxInFlight: 4 });
-    await Promise.all(Array.from({ length: 40 }, () => client.get(volumes, { name: 'x' })));
+    await Promise.all(Array.from({ length: 40 }, () => client.get(volumes, volume)));
     assert.equal(most, 4);
-  });
-
-  it('reads answers of any size and with any characters', async () => {
-    const text = '🚀ü'.repeat(400_000);
-    server.handler = (_, reply) => reply.json(200, { text });
-    assert.deepEqual(await connect().get(volumes, { name: 'x' }), { text });
   });
 });
 
@@ -321,60 +203,50 @@ describe('secrets', () => {
 });
 
 describe('retries', () => {
-  for (const code of [429, 500, 503, 504]) {
-    it(`waits for the Retry-After of a ${code}, then retries, also writes`, async () => {
-      server.handler = inTurn(
-        busy(code, { 'retry-after': '2' }),
-        busy(code, { 'retry-after': '1' }),
-        ok,
-      );
+  for (const code of [429, 500, 503, 504])
+    it(`wait for the Retry-After of a ${code}, also of a write`, async () => {
+      const once = busy(code, { 'retry-after': '1' });
+      server.handler = inTurn(busy(code, { 'retry-after': '2' }), once, ok);
       const { clock, sleptMs } = noteSleeps();
       await connect({ clock }).create(volumes, undefined, {});
       assert.equal(server.seen.length, 3);
-      assert.equal(sleptMs.length, 2);
-      assert.ok((sleptMs[0] ?? 0) >= 2000 && (sleptMs[0] ?? 0) <= 3000, String(sleptMs));
-      assert.ok((sleptMs[1] ?? 0) >= 1000 && (sleptMs[1] ?? 0) <= 1500, String(sleptMs));
+      const [first = 0, second = 0] = sleptMs;
+      assert.ok(first >= 2000 && first <= 3000, String(sleptMs));
+      assert.ok(second >= 1000 && second <= 1500, String(sleptMs));
     });
-  }
 
-  it('waits one second after a 429 without Retry-After', async () => {
+  it('wait one second after a 429 without Retry-After', async () => {
     server.handler = inTurn((_, reply) => reply.text(429, 'Too many requests'), ok);
     const { clock, sleptMs } = noteSleeps();
-    await connect({ clock }).get(volumes, { name: 'x' });
+    await connect({ clock }).get(volumes, volume);
     assert.ok((sleptMs[0] ?? 0) >= 1000, String(sleptMs));
   });
 
-  it('does not retry after a 500 without Retry-After', async () => {
+  it('are not made after a 500 without Retry-After', async () => {
     server.handler = busy(500, {});
-    await assert.rejects(connect().get(volumes, { name: 'x' }), { name: 'KubeError', code: 500 });
+    await assert.rejects(connect().get(volumes, volume), { code: 500 });
     assert.equal(server.seen.length, 1);
   });
 
-  it("fails after seven attempts with the server's message", async () => {
+  it("end after seven attempts with the server's message", async () => {
     server.handler = busy(429, { 'retry-after': '1' });
     const { clock } = noteSleeps();
-    await assert.rejects(connect({ clock }).get(volumes, { name: 'x' }), {
-      name: 'KubeError',
-      serverMessage: 'slow down',
-      retryAfterMs: 1000,
-    });
+    const error = { name: 'KubeError', serverMessage: 'slow down', retryAfterMs: 1000 };
+    await assert.rejects(connect({ clock }).get(volumes, volume), error);
     assert.equal(server.seen.length, 7);
   });
 
-  it("does not wait beyond the call's own time", async () => {
+  it("do not wait beyond the call's own time", async () => {
     server.handler = busy(429, { 'retry-after': '30' });
     const { clock, sleptMs } = noteSleeps();
-    await assert.rejects(connect({ clock }).get(volumes, { name: 'x' }, { timeoutMs: 2000 }), {
-      name: 'KubeError',
-      code: 429,
-    });
+    const call = connect({ clock }).get(volumes, volume, { timeoutMs: 2000 });
+    await assert.rejects(call, { name: 'KubeError', code: 429 });
     assert.deepEqual([sleptMs, server.seen.length], [[], 1]);
   });
 });
 
 describe('a rate of requests', () => {
   const startMs = performance.now();
-  const volume = { name: 'x' };
 
   it('admits the burst at once, and then the rate', async () => {
     const { clock, sleptMs } = noteSleeps();
@@ -390,113 +262,93 @@ describe('a rate of requests', () => {
   it('refuses at once a request whose turn does not come in time', async () => {
     const client = connect({ qps: 0.001, burst: 1 });
     await client.get(volumes, volume);
-    await assert.rejects(client.get(volumes, volume), {
-      name: 'KubeError',
-      reason: 'Timeout',
-    });
+    await assert.rejects(client.get(volumes, volume), { name: 'KubeError', reason: 'Timeout' });
     assert.equal(server.seen.length, 1);
   });
 });
 
 describe('faults', () => {
-  it('retries a read whose connection broke', async () => {
+  it('lead to another try of a read whose connection broke', async () => {
     server.handler = inTurn(reset, (seen) => void seen.raw.socket.destroy(), ok);
-    assert.notEqual(await connect().get(volumes, { name: 'x' }), undefined);
+    assert.notEqual(await connect().get(volumes, volume), undefined);
     assert.equal(server.seen.length, 3);
   });
 
-  it('does not retry a write that may have been sent', async () => {
+  it('do not lead to another try of a write that may have been sent', async () => {
     server.handler = reset;
-    await assert.rejects(connect().create(volumes, undefined, {}), {
-      name: 'KubeError',
-      code: 0,
-      reason: 'Network',
-    });
+    const call = connect().create(volumes, undefined, {});
+    await assert.rejects(call, { name: 'KubeError', code: 0, reason: 'Network' });
     assert.equal(server.seen.length, 1);
   });
 
-  it('retries a write that was not sent', async () => {
+  it('lead to other tries of a write that was not sent', async () => {
     const gone = await startKubeServer(ok);
-    const { url } = gone;
     await gone.close();
     const { clock, sleptMs } = noteSleeps();
-    await assert.rejects(
-      connect({ clock, to: { server: new URL(url) } }).create(volumes, undefined, {}),
-      kubeError((error) => {
-        assert.deepEqual([error.code, error.reason], [0, 'Unreachable']);
-        assert.match(error.message, /create persistentvolumes: .*ECONNREFUSED/);
-      }),
-    );
+    const error = {
+      code: 0,
+      reason: 'Unreachable',
+      message: /create persistentvolumes: .*ECONNREFUSED/,
+    };
+    await assert.rejects(connect({ clock, on: gone }).create(volumes, undefined, {}), error);
     assert.equal(sleptMs.length, 6);
   });
 
-  it('ends a call whose answer does not come in time, headers or body', async () => {
+  it('end a call whose answer does not come in time, headers or body', async () => {
     const client = connect();
+    const timeout = { name: 'KubeError', code: 0, reason: 'Timeout' };
     server.handler = () => {};
-    await assert.rejects(client.get(volumes, { name: 'x' }, { timeoutMs: 30 }), {
-      name: 'KubeError',
-      code: 0,
-      reason: 'Timeout',
-    });
+    await assert.rejects(client.get(volumes, volume, { timeoutMs: 30 }), timeout);
     server.handler = (_, reply) =>
       void reply.response.writeHead(200, { 'content-length': '100' }).write('{');
-    await assert.rejects(client.get(volumes, { name: 'x' }, { timeoutMs: 30 }), {
-      name: 'KubeError',
-      reason: 'Timeout',
-    });
-    server.handler = ok;
-    await client.get(volumes, { name: 'x' });
+    await assert.rejects(client.get(volumes, volume, { timeoutMs: 30 }), timeout);
   });
 
   it('aborts a call at once, before and while it is under way', async () => {
     server.handler = () => {};
     const client = connect();
-    await assert.rejects(client.get(volumes, { name: 'x' }, { signal: AbortSignal.abort() }), {
-      name: 'KubeError',
-      reason: 'Aborted',
-    });
+    const aborted = { name: 'KubeError', reason: 'Aborted' };
+    await assert.rejects(client.get(volumes, volume, { signal: AbortSignal.abort() }), aborted);
     assert.equal(server.seen.length, 0);
     const abort = new AbortController();
     const call = client.create(volumes, undefined, {}, { signal: abort.signal });
     await until(() => server.seen.length === 1, 'the request arrived');
     abort.abort();
-    await assert.rejects(call, { name: 'KubeError', reason: 'Aborted' });
+    await assert.rejects(call, aborted);
   });
 
   it('does not send a request that was aborted while it waited for a connection', async () => {
     const client = connect({ maxInFlight: 1 });
     server.handler = () => {};
-    const first = new AbortController();
-    const second = new AbortController();
-    const calls = [
-      client.get(volumes, { name: 'first' }, { signal: first.signal }),
-      client.create(volumes, undefined, {}, { signal: second.signal }),
-    ];
+    const [first, second] = [new AbortController(), new AbortController()];
+    const underWay = client.get(volumes, { name: 'first' }, { signal: first.signal });
+    const waiting = client.create(volumes, undefined, {}, { signal: second.signal });
     await until(() => server.seen.length === 1, 'the first arrived');
     second.abort();
-    await assert.rejects(calls[1] ?? Promise.resolve(), { name: 'KubeError', reason: 'Aborted' });
+    await assert.rejects(waiting, { name: 'KubeError', reason: 'Aborted' });
     first.abort();
-    await assert.rejects(calls[0] ?? Promise.resolve());
+    await assert.rejects(underWay);
     server.handler = ok;
     await client.get(volumes, { name: 'last' });
-    assert.deepEqual(
-      server.seen.map((seen) => seen.path.split('/').at(-1)),
-      ['first', 'last'],
-    );
+    const names = server.seen.map((seen) => seen.path.split('/').at(-1));
+    assert.deepEqual(names, ['first', 'last']);
   });
 
-  it('refuses calls after close, and ends those under way', async () => {
-    server.handler = (_, reply) => void setTimeout(() => reply.json(200, {}), 20);
+  it('ends watches at close, lets calls finish, and refuses later calls', async () => {
+    const { watches } = open();
     const client = connect();
+    const watching = assert.rejects(client.watch(claims, nothing), KubeError);
+    await until(() => watches.length === 1, 'the watch is open');
+    const answers: (() => void)[] = [];
+    server.handler = (_, reply) => void answers.push(() => reply.json(200, {}));
     const underWay = client.get(volumes, { name: 'x' });
-    await until(() => server.seen.length === 1, 'the request arrived');
-    await client.close();
-    assert.deepEqual(await underWay, {}, 'a call under way may finish');
-    await assert.rejects(client.create(volumes, undefined, {}, { timeoutMs: 100 }), {
-      name: 'KubeError',
-      code: 0,
-      reason: 'Aborted',
-    });
+    await until(() => answers.length === 1, 'the request arrived');
+    const closed = client.close();
+    await watching;
+    answers[0]?.();
+    await closed;
+    assert.deepEqual(await underWay, {});
+    await assert.rejects(client.create(volumes, undefined, {}), { code: 0, reason: 'Aborted' });
   });
 });
 
@@ -519,36 +371,33 @@ describe('credentials', () => {
 
   it('that stay refused are an error after one retry', async () => {
     server.handler = locked;
-    await assert.rejects(
-      connect({ to: { credentials: bearer(() => 'old') } }).get(volumes, {
-        name: 'x',
-      }),
-      { name: 'KubeError', code: 401 },
-    );
+    const client = connect({ to: { credentials: bearer(() => 'old') } });
+    await assert.rejects(client.get(volumes, volume), { name: 'KubeError', code: 401 });
     assert.equal(server.seen.length, 2);
   });
 
   it('that are renewed after a 401 give the call no more time than it has', async () => {
-    const startMs = performance.now();
-    server.handler = (seen, reply) => {
-      if (server.seen.length === 1) setTimeout(() => void locked(seen, reply), 1_000);
-    };
+    const refusals: (() => void)[] = [];
+    server.handler = (seen, reply) => void refusals.push(() => void locked(seen, reply));
     const client = connect({ to: { credentials: bearer(() => 'old') } });
-    const call = client.get(volumes, { name: 'x' }, { timeoutMs: 1_500 });
-    await assert.rejects(call, { name: 'KubeError', reason: 'Timeout' });
+    const call = client.get(volumes, { name: 'x' }, { timeoutMs: 500 });
+    const failed = assert.rejects(call, (error: KubeError) => {
+      assert.equal(error.reason, 'Timeout');
+      const [, leftMs] = /nothing was received for (\d+) ms/.exec(error.serverMessage) ?? [];
+      assert.ok(Number(leftMs) < 450, error.serverMessage);
+      return true;
+    });
+    await until(() => refusals.length === 1, 'the request arrived');
+    setTimeout(() => refusals[0]?.(), 100);
+    await failed;
     assert.equal(server.seen.length, 2);
-    assert.ok(performance.now() - startMs < 2_400);
   });
 
   it('that can not be read make the call fail unsent', async () => {
-    const client = connect({
-      to: { credentials: () => Promise.reject(new Error('the plugin failed')) },
-    });
-    await assert.rejects(client.create(volumes, undefined, {}), {
-      name: 'KubeError',
-      reason: 'Credentials',
-      serverMessage: 'the plugin failed',
-    });
+    const credentials = () => Promise.reject(new Error('the plugin failed'));
+    const error = { reason: 'Credentials', serverMessage: 'the plugin failed' };
+    await assert.rejects(connect({ to: { credentials } }).create(volumes, undefined, {}), error);
+    assert.equal(server.seen.length, 0);
   });
 });
 
@@ -572,70 +421,39 @@ describe('metrics', () => {
     const metrics = new Registry();
     const { clock } = noteSleeps();
     const client = connect({ metrics, clock });
-    await client.get(volumes, { name: 'x' });
-    await client.create(volumes, undefined, {});
-    server.handler = inTurn((_, reply) => reply.status(429, 'TooManyRequests', 'slow down'), ok);
-    await client.patch(
-      claims,
-      { namespace: 'ns', name: 'x' },
-      { type: 'merge', body: {}, subresource: 'status' },
-    );
+    await client.get(volumes, volume);
+    server.handler = inTurn(busy(429, {}), ok);
+    const patch = { type: 'merge', body: {}, subresource: 'status' } as const;
+    await client.patch(claims, { namespace: 'ns', name: 'x' }, patch);
     server.handler = reset;
-    await assert.rejects(client.delete(volumes, { name: 'x' }));
+    await assert.rejects(client.delete(volumes, volume));
     const text = await metrics.metrics();
     for (const line of [
-      'sutler_kube_requests_total{verb="get",resource="persistentvolumes",code="200"} 1',
-      'sutler_kube_requests_total{verb="create",resource="persistentvolumes",code="200"} 1',
-      'sutler_kube_requests_total{verb="patch",resource="persistentvolumeclaims/status",code="429"} 1',
-      'sutler_kube_requests_total{verb="patch",resource="persistentvolumeclaims/status",code="200"} 1',
-      'sutler_kube_requests_total{verb="delete",resource="persistentvolumes",code="0"} 1',
-      'sutler_kube_request_duration_seconds_count{verb="get",resource="persistentvolumes"} 1',
-      'sutler_kube_in_flight 0',
-    ]) {
-      assert.ok(text.includes(line), `${line}\nnot in\n${text}`);
-    }
+      'requests_total{verb="get",resource="persistentvolumes",code="200"} 1',
+      'requests_total{verb="patch",resource="persistentvolumeclaims/status",code="429"} 1',
+      'requests_total{verb="patch",resource="persistentvolumeclaims/status",code="200"} 1',
+      'requests_total{verb="delete",resource="persistentvolumes",code="0"} 1',
+      'request_duration_seconds_count{verb="get",resource="persistentvolumes"} 1',
+      'in_flight 0',
+    ])
+      assert.ok(text.includes(`sutler_kube_${line}`), `${line}\nnot in\n${text}`);
   });
 });
 
 describe('watch', () => {
-  it('asks for exactly what the options say', async () => {
-    const { watches } = open();
-    const asked = async (o: Partial<WatchOptions>) => {
-      const watching = connect().watch(claims, { ...nothing, ...o });
-      await until(() => watches.length === 1, 'it is open');
-      watches.shift()?.end();
-      await watching;
-      return Object.fromEntries(server.seen.at(-1)?.query ?? []);
-    };
-    const asksAlways = {
-      watch: 'true',
-      resourceVersion: '1',
-      allowWatchBookmarks: 'true',
-      timeoutSeconds: '300',
-    };
-    assert.deepEqual(await asked({}), asksAlways);
-    const selectors = { labelSelector: 'a=b', fieldSelector: 'c=d' };
-    assert.deepEqual(await asked(selectors), { ...asksAlways, ...selectors });
-  });
-
   it('does not count as a call under way', async () => {
     const { watches } = open();
     const client = connect({ maxInFlight: 1 });
     const abort = new AbortController();
-    const watching = [1, 2, 3].map(() =>
-      client.watch(claims, { ...nothing, signal: abort.signal }),
+    const aborted = { name: 'KubeError', reason: 'Aborted' };
+    const ends = [1, 2, 3].map(() =>
+      assert.rejects(client.watch(claims, { ...nothing, signal: abort.signal }), aborted),
     );
     await until(() => watches.length === 3, 'three are open');
     server.handler = ok;
-    await client.get(volumes, { name: 'x' });
+    await client.get(volumes, volume);
     abort.abort();
-    const ends = await Promise.allSettled(watching);
-    assert.deepEqual(
-      ends.map(
-        (end) => end.status === 'rejected' && end.reason instanceof KubeError && end.reason.reason,
-      ),
-      ['Aborted', 'Aborted', 'Aborted'],
-    );
+    await Promise.all(ends);
     await until(() => watches.every((watch) => watch.isClosed), 'the connections are gone');
   });
 
@@ -663,31 +481,5 @@ describe('watch', () => {
     };
     await connect({ to: { credentials } }).watch(claims, nothing);
     assert.equal(server.seen.length, 2);
-  });
-
-  it('rejects when the connection drops', async () => {
-    const { watches } = open();
-    const watching = connect().watch(claims, nothing);
-    await until(() => watches.length === 1, 'it is open');
-    watches[0]?.drop();
-    await assert.rejects(
-      watching,
-      kubeError((error) => assert.equal(error.reason, 'Network')),
-    );
-  });
-
-  it('ends with the error that its handler throws', async () => {
-    const { watches } = open();
-    const thrown = new Error('handler broke');
-    const watching = connect().watch(claims, {
-      ...nothing,
-      onEvent: () => {
-        throw thrown;
-      },
-    });
-    await until(() => watches.length === 1, 'it is open');
-    watches[0]?.send('ADDED', {});
-    await assert.rejects(watching, (error) => error === thrown);
-    await until(() => watches[0]?.isClosed === true, 'the connection is gone');
   });
 });

@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { addFinalizer, hasFinalizer, removeFinalizer } from '#src/kube/finalizers.ts';
-import type { KubeClient, Patch } from '#src/kube/client.ts';
+import type { KubeClient } from '#src/kube/client.ts';
 import type { KubeObject, ObjectMeta } from '#src/kube/objects.ts';
 import { claims, snapshots, volumes } from '#src/kube/resources.ts';
 
 const OURS = 'example.com/ours';
-const OTHER = 'example.com/other';
+
+const object = (metadata: Partial<ObjectMeta>): KubeObject => ({
+  metadata: { name: 'x', uid: 'u', resourceVersion: '7', ...metadata },
+});
 
 /** Records the writes that are sent. */
 function recordWrites(): { kube: Pick<KubeClient, 'patch' | 'update'>; sent: unknown[] } {
@@ -14,8 +17,8 @@ function recordWrites(): { kube: Pick<KubeClient, 'patch' | 'update'>; sent: unk
   return {
     sent,
     kube: {
-      update: (resource, ref, object) => {
-        sent.push([resource.plural, ref, 'update', object]);
+      update: (resource, ref, written) => {
+        sent.push([resource.plural, ref, 'update', written]);
         return Promise.resolve({ updated: true } as never);
       },
       patch: (resource, ref, change) => {
@@ -26,144 +29,85 @@ function recordWrites(): { kube: Pick<KubeClient, 'patch' | 'update'>; sent: unk
   };
 }
 
-const withFinalizers = (finalizers: readonly string[], namespace?: string): KubeObject => ({
-  metadata: {
-    name: 'x',
-    ...(namespace === undefined ? {} : { namespace }),
-    uid: 'u',
-    resourceVersion: '7',
-    finalizers,
-  },
-});
-
-/** What a patch says of the finalizers of a PV; undefined if none is sent. */
-async function patchOf(
+/** Checks what a strategic patch says of the finalizers of a PV; undefined if none is sent. */
+async function patches(
   change: typeof addFinalizer | typeof removeFinalizer,
   metadata: Partial<ObjectMeta>,
-): Promise<unknown> {
-  let patch: unknown;
-  const kube = {
-    patch: (_resource: unknown, _ref: unknown, { body }: Patch) => {
-      ({ metadata: patch } = body as { readonly metadata: unknown });
-      return Promise.resolve({} as never);
-    },
-    update: () => Promise.reject(new Error('PVs are patched')),
-  };
-  const object = { metadata: { name: 'x', uid: 'u', resourceVersion: '7', ...metadata } };
-  await change(kube, { resource: volumes, object, finalizer: OURS });
-  return patch;
+  expected: object | undefined,
+): Promise<void> {
+  const { kube, sent } = recordWrites();
+  await change(kube, { resource: volumes, object: object(metadata), finalizer: OURS });
+  const body = { metadata: { uid: 'u', ...expected } };
+  const patch = ['persistentvolumes', { name: 'x' }, 'strategic', body];
+  assert.deepEqual(sent, expected === undefined ? [] : [patch]);
 }
 
 describe('hasFinalizer', () => {
   it('is true for an entry of the list only', () => {
-    const object = { metadata: { finalizers: ['a', OURS] } };
-    assert.equal(hasFinalizer(object, OURS), true);
-    assert.equal(hasFinalizer(object, 'our'), false);
+    const has = { metadata: { finalizers: ['a', OURS] } };
+    assert.equal(hasFinalizer(has, OURS), true);
+    assert.equal(hasFinalizer(has, 'our'), false);
     assert.equal(hasFinalizer({ metadata: {} }, OURS), false);
   });
 });
 
 describe('addFinalizer', () => {
-  it('changes nothing if the object has the finalizer (P-86)', async () =>
-    assert.equal(await patchOf(addFinalizer, { finalizers: ['a', OURS, 'b'] }), undefined));
+  it('changes nothing if the object has the finalizer (P-86)', () =>
+    patches(addFinalizer, { finalizers: ['a', OURS, 'b'] }, undefined));
 
-  it('creates a missing list (P-87)', async () =>
-    assert.deepEqual(await patchOf(addFinalizer, {}), { uid: 'u', finalizers: [OURS] }));
+  it('creates a missing list (P-87)', () => patches(addFinalizer, {}, { finalizers: [OURS] }));
 
-  it('fills an empty list (P-88)', async () =>
-    assert.deepEqual(await patchOf(addFinalizer, { finalizers: [] }), {
-      uid: 'u',
-      finalizers: [OURS],
-    }));
+  it('fills an empty list (P-88)', () =>
+    patches(addFinalizer, { finalizers: [] }, { finalizers: [OURS] }));
 
-  it('appends to a list, and sends only our finalizer and the order (P-89)', async () => {
-    const finalizers = ['a', 'b'];
-    assert.deepEqual(await patchOf(addFinalizer, { finalizers }), {
-      uid: 'u',
-      finalizers: [OURS],
-      '$setElementOrder/finalizers': ['a', 'b', OURS],
-    });
-    assert.deepEqual(finalizers, ['a', 'b'], 'the list that was given is as it was');
-  });
+  it('appends to a list, and sends only our finalizer and the order (P-89)', () =>
+    patches(
+      addFinalizer,
+      { finalizers: ['a', 'b'] },
+      { finalizers: [OURS], '$setElementOrder/finalizers': ['a', 'b', OURS] },
+    ));
 });
 
 describe('removeFinalizer', () => {
   const terminating = { deletionTimestamp: 'now' };
+  const isRemoved = { '$deleteFromPrimitiveList/finalizers': [OURS] };
 
-  it('sends null for the last one of an object that is being deleted (P-81)', async () =>
-    assert.deepEqual(await patchOf(removeFinalizer, { finalizers: [OURS], ...terminating }), {
-      uid: 'u',
-      finalizers: null,
-    }));
+  it('sends null for the last one of an object that is being deleted (P-81)', () =>
+    patches(removeFinalizer, { finalizers: [OURS], ...terminating }, { finalizers: null }));
 
-  it('keeps what is added meanwhile to an object that is not being deleted', async () =>
-    assert.deepEqual(await patchOf(removeFinalizer, { finalizers: [OURS] }), {
-      uid: 'u',
-      '$deleteFromPrimitiveList/finalizers': [OURS],
-    }));
+  it('keeps what is added meanwhile to an object that is not being deleted', () =>
+    patches(removeFinalizer, { finalizers: [OURS] }, isRemoved));
 
-  it('changes nothing if the object lacks the finalizer (P-82)', async () =>
-    assert.equal(await patchOf(removeFinalizer, { finalizers: ['a'], ...terminating }), undefined));
+  it('changes nothing if the object lacks the finalizer (P-82)', () =>
+    patches(removeFinalizer, { finalizers: ['a'], ...terminating }, undefined));
 
-  it('keeps the others and their order (P-83)', async () => {
-    const finalizers = ['a', OURS, 'b'];
-    assert.deepEqual(await patchOf(removeFinalizer, { finalizers, ...terminating }), {
-      uid: 'u',
-      '$deleteFromPrimitiveList/finalizers': [OURS],
-      '$setElementOrder/finalizers': ['a', 'b'],
-    });
-    assert.deepEqual(finalizers, ['a', OURS, 'b'], 'the list that was given is as it was');
-  });
+  it('keeps the others and their order (P-83)', () =>
+    patches(
+      removeFinalizer,
+      { finalizers: ['a', OURS, 'b'], ...terminating },
+      { ...isRemoved, '$setElementOrder/finalizers': ['a', 'b'] },
+    ));
 
-  it('changes nothing in an empty list (P-84)', async () =>
-    assert.equal(await patchOf(removeFinalizer, { finalizers: [], ...terminating }), undefined));
+  it('changes nothing in an empty list (P-84)', () =>
+    patches(removeFinalizer, { finalizers: [], ...terminating }, undefined));
 
-  it('changes nothing if there is no list (P-85)', async () =>
-    assert.equal(await patchOf(removeFinalizer, terminating), undefined));
+  it('changes nothing if there is no list (P-85)', () =>
+    patches(removeFinalizer, terminating, undefined));
 });
 
-describe('finalizers', () => {
-  it('are written to PVs as a strategic merge patch with the UID', async () => {
+describe('finalizers of claims and snapshots', () => {
+  it('are written as an update of the object as it was read', async () => {
     const { kube, sent } = recordWrites();
-    const object = withFinalizers([OTHER]);
-    await addFinalizer(kube, { resource: volumes, object, finalizer: OURS });
-    assert.deepEqual(sent, [
-      [
-        'persistentvolumes',
-        { name: 'x' },
-        'strategic',
-        {
-          metadata: {
-            uid: 'u',
-            finalizers: [OURS],
-            '$setElementOrder/finalizers': [OTHER, OURS],
-          },
-        },
-      ],
-    ]);
-  });
-
-  it('are written to claims and snapshots as an update of the object as it was read', async () => {
-    const { kube, sent } = recordWrites();
-    const object = withFinalizers([OURS, OTHER], 'n');
-    await removeFinalizer(kube, { resource: claims, object, finalizer: OURS });
-    await addFinalizer(kube, { resource: snapshots, object, finalizer: 'example.com/more' });
-    const changed = (finalizers: readonly string[]) => ({
-      metadata: { ...object.metadata, finalizers },
-    });
+    const read = object({ namespace: 'n', finalizers: [OURS, 'a'] });
+    await removeFinalizer(kube, { resource: claims, object: read, finalizer: OURS });
+    await addFinalizer(kube, { resource: snapshots, object: read, finalizer: 'example.com/more' });
     const ref = { namespace: 'n', name: 'x' };
+    const changed = (finalizers: readonly string[]) => ({
+      metadata: { ...read.metadata, finalizers },
+    });
     assert.deepEqual(sent, [
-      ['persistentvolumeclaims', ref, 'update', changed([OTHER])],
-      ['volumesnapshots', ref, 'update', changed([OURS, OTHER, 'example.com/more'])],
+      ['persistentvolumeclaims', ref, 'update', changed(['a'])],
+      ['volumesnapshots', ref, 'update', changed([OURS, 'a', 'example.com/more'])],
     ]);
-  });
-
-  it('are not sent if nothing changes', async () => {
-    const { kube, sent } = recordWrites();
-    const object = withFinalizers([OURS]);
-    const target = { resource: volumes, object, finalizer: OURS };
-    assert.equal(await addFinalizer(kube, target), object);
-    assert.equal(await removeFinalizer(kube, { ...target, finalizer: OTHER }), object);
-    assert.deepEqual(sent, []);
   });
 });

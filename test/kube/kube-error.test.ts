@@ -20,20 +20,11 @@ const answer = (code: number, reason: string, message: string): KubeError =>
 
 describe('answerError', () => {
   it("carries the server's message, code and reason", () => {
-    const error = answer(
-      409,
-      'AlreadyExists',
-      'object is being deleted: persistentvolumes "pvc-1" already exists',
-    );
-    assert.equal(
-      error.serverMessage,
-      'object is being deleted: persistentvolumes "pvc-1" already exists',
-    );
-    assert.equal(
-      error.message,
-      'get x: HTTP 409: object is being deleted: persistentvolumes "pvc-1" already exists',
-    );
-    assert.deepEqual([error.code, error.reason], [409, 'AlreadyExists']);
+    const error = answer(409, 'AlreadyExists', 'object is being deleted: "pvc-1" already exists');
+    const { serverMessage, message, code, reason } = error;
+    assert.equal(serverMessage, 'object is being deleted: "pvc-1" already exists');
+    assert.equal(message, `get x: HTTP 409: ${serverMessage}`);
+    assert.deepEqual([code, reason], [409, 'AlreadyExists']);
   });
 
   it('distinguishes a taken name from a conflict, both 409', () => {
@@ -45,18 +36,8 @@ describe('answerError', () => {
 
   it('a 404 of a proxy or about an unknown path does not mean that the object is absent', () => {
     assert.equal(isNotFound(answer(404, 'NotFound', 'persistentvolumes "x" not found')), true);
-    assert.equal(
-      isNotFound(answerError('get x', { code: 404, body: '404 page not found\n' })),
-      false,
-    );
-    assert.equal(
-      isNotFound(answerError('get x', { code: 404, body: '<html>nginx</html>' })),
-      false,
-    );
-    assert.equal(
-      isNotFound(answerError('get x', { code: 404, body: '{"kind":"Something"}' })),
-      false,
-    );
+    for (const body of ['404 page not found\n', '<html>nginx</html>', '{"kind":"Something"}'])
+      assert.equal(isNotFound(answerError('get x', { code: 404, body })), false, body);
   });
 
   it('counts 429, 5xx and the lack of an answer as an outage', () => {
@@ -89,51 +70,27 @@ describe('answerError', () => {
   });
 
   it('reads Retry-After as seconds, as a date, or from the Status', () => {
-    assert.equal(answerError('x', { code: 429, body: '', retryAfter: '2' }).retryAfterMs, 2000);
-    const inMs =
-      answerError('x', {
-        code: 429,
-        body: '',
-        retryAfter: new Date(Date.now() + 60_000).toUTCString(),
-      }).retryAfterMs ?? 0;
-    assert.ok(inMs > 50_000 && inMs <= 60_000, String(inMs));
-    assert.equal(
-      answerError('x', {
-        code: 500,
-        body: JSON.stringify({ kind: 'Status', details: { retryAfterSeconds: 3 } }),
-      }).retryAfterMs,
-      3000,
-    );
-    assert.equal(answerError('x', { code: 500, body: '' }).retryAfterMs, undefined);
+    const waitOf = (retryAfter?: string, body = ''): number | undefined =>
+      answerError('x', { code: 429, body, retryAfter }).retryAfterMs;
+    assert.equal(waitOf('2'), 2000);
+    assert.ok((waitOf('Thu, 01 Jan 2099 00:00:00 GMT') ?? 0) > 60_000);
+    assert.equal(waitOf('Thu, 01 Jan 2020 00:00:00 GMT'), 0);
+    assert.equal(waitOf(undefined, '{"kind":"Status","details":{"retryAfterSeconds":3}}'), 3000);
+    assert.equal(waitOf(), undefined);
   });
 
   it('keeps the first 2,000 characters of a body that is no Status', () => {
-    assert.equal(
-      answerError('x', { code: 502, body: 'Bad Gateway\n' }).serverMessage,
-      'Bad Gateway',
-    );
-    assert.equal(
-      answerError('x', { code: 502, body: 'y'.repeat(10_000) }).serverMessage.length,
-      2000,
-    );
-    assert.equal(answerError('x', { code: 500, body: '{broken' }).serverMessage, '{broken');
+    const messageOf = (body: string): string => answerError('x', { code: 502, body }).serverMessage;
+    assert.equal(messageOf('Bad Gateway\n'), 'Bad Gateway');
+    assert.equal(messageOf('y'.repeat(10_000)).length, 2000);
   });
 });
 
 describe('statusError', () => {
   it('reads the Status of an ERROR event; anything else counts as 500', () => {
-    assert.equal(
-      isExpired(statusError('watch x', statusOf(410, 'Expired', 'too old resource version'))),
-      true,
-    );
-    assert.deepEqual(
-      [
-        statusError('watch x', 'what').code,
-        statusError('watch x', null).code,
-        statusError('watch x', {}).code,
-      ],
-      [500, 500, 500],
-    );
+    const expired = statusOf(410, 'Expired', 'too old resource version');
+    const codes = [expired, 'what', null, {}].map((object) => statusError('watch x', object).code);
+    assert.deepEqual(codes, [410, 500, 500, 500]);
   });
 });
 

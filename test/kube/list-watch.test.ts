@@ -1,24 +1,15 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, beforeEach, describe, it } from 'node:test';
 import { createKubeClient } from '#src/kube/client.ts';
-import { ListWatch, type ListWatchOptions, type ObjectSink } from '#src/kube/list-watch.ts';
-import { claims, rawKey } from '#src/kube/resources.ts';
-import { createLogger, silentLog } from '#src/runtime/log.ts';
-import {
-  type OpenWatch,
-  plainAccess,
-  type Reply,
-  type Seen,
-  startKubeServer,
-} from '../harness/kube-server.ts';
+import { ListWatch, type ObjectSink } from '#src/kube/list-watch.ts';
+import { claims } from '#src/kube/resources.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { type OpenWatch, plainAccess, type Seen, startKubeServer } from '../harness/kube-server.ts';
 import { until } from '../harness/until.ts';
 
 const server = await startKubeServer(() => {});
-const client = createKubeClient({
-  access: plainAccess(server),
-  userAgent: 'sutler-test/1',
-  log: silentLog,
-});
+const access = plainAccess(server);
+const client = createKubeClient({ access, userAgent: 'sutler-test/1', log: silentLog });
 after(async () => {
   await client.close();
   await server.close();
@@ -28,16 +19,18 @@ const object = (name: string, version: string) => ({
   metadata: { name, resourceVersion: version },
 });
 let watches: OpenWatch[] = [];
+/** What the sink of the list and watch was told. */
 let done: string[] = [];
-let running: ListWatch[] = [];
-const pages = (): Seen[] => server.seen.filter((seen) => !seen.query.has('watch'));
+let running: ListWatch;
+/** The version of everything, as a list has it. */
+let serverVersion: string;
+/** Answers a list that waits. */
+let answer = (): void => undefined;
+let isSlow = false;
+const lists = (): Seen[] => server.seen.filter(({ query }) => !query.has('watch'));
+const wholeLists = (): Seen[] => lists().filter(({ query }) => query.get('limit') !== '1');
 
-/** Answers a list in pages, and watches from a version. */
-function servePages(seen: Seen, reply: Reply): void {
-  if (seen.query.has('watch')) watches.push(reply.watch());
-  else reply.json(200, { metadata: { resourceVersion: '10' }, items: [object('a', '1')] });
-}
-function start(o: Partial<ListWatchOptions> = {}, ownSink: Partial<ObjectSink> = {}): ListWatch {
+function start(): ListWatch {
   const nameOf = (raw: unknown) => (raw as ReturnType<typeof object>).metadata.name;
   const sink: ObjectSink = {
     size: 0,
@@ -45,88 +38,55 @@ function start(o: Partial<ListWatchOptions> = {}, ownSink: Partial<ObjectSink> =
     put: (raw, how) => void done.push(`${how} ${nameOf(raw)}`),
     remove: (raw) => void done.push(`removed ${nameOf(raw)}`),
     endList: () => void done.push('end'),
-    ...ownSink,
   };
-  const listWatch = new ListWatch(
-    {
-      client,
-      resource: claims,
-      log: silentLog,
-      backoff: { startMs: 4, maxMs: 20 },
-      idleTimeoutMs: 4000,
-      ...o,
-    },
-    sink,
-  );
-  running.push(listWatch);
-  return listWatch;
+  const backoff = { startMs: 4, maxMs: 20 };
+  running = new ListWatch({ client, resource: claims, log: silentLog, backoff }, sink);
+  return running;
 }
 
 beforeEach(() => {
   server.seen.length = 0;
-  [watches, done] = [[], []];
-  server.handler = servePages;
+  [watches, done, serverVersion, isSlow] = [[], [], '10', false];
+  server.handler = (seen, reply) => {
+    if (seen.query.has('watch')) return void watches.push(reply.watch());
+    const metadata = { resourceVersion: serverVersion };
+    answer = () => reply.json(200, { metadata, items: [object('a', '1')] });
+    if (!isSlow) answer();
+  };
 });
-afterEach(async () => {
-  await Promise.all(running.map((each) => each.stop()));
-  running = [];
-});
+afterEach(() => running.stop());
 
-describe('a list in pages', () => {
-  it('begins again where its first page broke off', async () => {
-    let requests = 0;
-    server.handler = (seen, reply) => {
-      if (seen.query.has('watch') || ++requests > 1) return servePages(seen, reply);
-      reply.response.writeHead(200).write('{"items":[{"metadata":{"name":"gone"}}');
-      setImmediate(() => reply.response.destroy());
-    };
+describe('a list that is asked for again', () => {
+  it('begins again while it is under way', async () => {
+    isSlow = true;
     const listWatch = start();
-    await listWatch.waitForSync(AbortSignal.timeout(5000));
-    assert.deepEqual(done.slice(-3), ['begin', 'listed a', 'end']);
-  });
-
-  it('begins again when it is asked for while it is under way', async () => {
-    let isAnswering = false;
-    server.handler = (seen, reply) => {
-      if (isAnswering) servePages(seen, reply);
-    };
-    const listWatch = start();
-    await until(() => pages().length === 1, 'it was asked for');
-    isAnswering = true;
+    await until(() => lists().length === 1, 'it was asked for');
+    isSlow = false;
     listWatch.relist();
     await listWatch.waitForSync(AbortSignal.timeout(5000));
-    assert.equal(pages().length, 2);
+    assert.equal(lists().length, 2);
   });
 
-  it('begins once when it is asked for in the turn in which the watch is made', async () => {
+  it('begins once before its first request was sent', async () => {
     const listWatch = start();
     listWatch.relist();
     await listWatch.waitForSync(AbortSignal.timeout(5000));
-    assert.deepEqual([pages().length, done], [1, ['begin', 'listed a', 'end']]);
-  });
-
-  it('is not asked for by a watch that is stopped in the turn in which it is made', async () => {
-    await start().stop();
-    assert.deepEqual([pages().length, done], [0, []]);
+    assert.deepEqual([lists().length, done], [1, ['begin', 'listed a', 'end']]);
   });
 });
 
-describe('when a watch last brought something', () => {
-  it('is from before the list on which it builds', async () => {
-    let answer = (): void => undefined;
-    server.handler = (seen, reply) => {
-      if (seen.query.has('watch')) return servePages(seen, reply);
-      answer = () => servePages(seen, reply);
-    };
+describe('the time when a watch last brought something', () => {
+  it('is before the list on which the watch builds', async () => {
+    isSlow = true;
     const listWatch = start();
-    await until(() => pages().length === 1, 'it was asked for');
+    await until(() => lists().length === 1, 'it was asked for');
     const askedMs = performance.now();
     answer();
     await until(() => listWatch.isFollowing, 'the watch is open');
     assert.ok((listWatch.heardMs ?? Infinity) <= askedMs);
   });
 
-  it('is unknown when it is opened again, until it brings something', async () => {
+  it('is unknown when the watch is opened again, until it brings something', async () => {
     const listWatch = start();
     await until(() => listWatch.isFollowing, 'the watch is open');
     watches[0]?.end();
@@ -137,74 +97,18 @@ describe('when a watch last brought something', () => {
   });
 });
 
-describe('an object whose handler throws', () => {
-  it('is logged and skipped, in a list and in a watch, which go on', async () => {
-    const lines: string[] = [];
-    const log = createLogger({
-      name: 'test',
-      verbosity: 0,
-      format: 'text',
-      write: (line) => void lines.push(line),
-    });
-    const listWatch = start(
-      { log },
-      {
-        put: (raw) => {
-          const name = rawKey(raw) ?? '';
-          if (name.length === 1) throw new Error('handler broke');
-          done.push(name);
-        },
-      },
-    );
-    await until(() => watches.length === 1, 'the watch is open');
-    watches[0]?.send('ADDED', object('b', '11'));
-    watches[0]?.send('ADDED', object('good', '12'));
-    await until(() => done.includes('good'), 'the next one arrives');
-    assert.deepEqual([done, watches.length], [['begin', 'end', 'good'], 1]);
-    const failures = lines.filter((line) => line.includes('handler broke'));
-    assert.deepEqual(
-      failures.map((line) => /object=(\S+)/.exec(line)?.[1]),
-      ['a', 'b'],
-    );
-    assert.equal(listWatch.trouble, undefined);
-  });
-});
-
 describe('a watch that is opened again', () => {
-  /** The version of everything, as a list tells it. */
-  let serverVersion: string;
-  const watchPages = (o: Partial<ListWatchOptions> = {}): ListWatch => {
-    serverVersion = '1500';
-    server.handler = (seen, reply) => {
-      if (seen.query.has('watch')) watches.push(reply.watch());
-      else reply.json(200, { metadata: { resourceVersion: serverVersion }, items: [] });
-    };
-    return start(o);
-  };
-  const lists = (): Seen[] => pages().filter((seen) => seen.query.get('limit') !== '1');
-
   for (const [title, end] of [
     ['broke off', (watch?: OpenWatch) => watch?.drop()],
     ['was ended by the server', (watch?: OpenWatch) => watch?.end()],
   ] as const)
-    it(`after it ${title} lists, where the server went back to an older version`, async () => {
-      await watchPages().waitForSync();
+    it(`after it ${title} lists, if the server went back to an older version`, async () => {
+      start();
       await until(() => watches.length === 1, 'a watch is open');
-      serverVersion = '1000';
+      serverVersion = '9';
       end(watches[0]);
       await until(() => watches.length === 2, 'a new watch');
-      assert.equal(watches[1]?.seen.query.get('resourceVersion'), '1000');
-      assert.equal(lists().length, 2);
+      assert.equal(watches[1]?.seen.query.get('resourceVersion'), '9');
+      assert.equal(wholeLists().length, 2);
     });
-
-  it('resumes without a list where the server knows its version', async () => {
-    const listWatch = watchPages({ idleTimeoutMs: 40 });
-    await listWatch.waitForSync();
-    serverVersion = '1600';
-    await until(() => watches.length === 6, 'some watches fell silent');
-    assert.equal(lists().length, 1);
-    assert.ok(watches.every((each) => each.seen.query.get('resourceVersion') === '1500'));
-    assert.ok(pages().length <= watches.length + 1, 'the version is checked once before each');
-    assert.equal(listWatch.trouble, undefined);
-  });
 });

@@ -3,26 +3,14 @@ import { describe, it } from 'node:test';
 import { claims, classes, leases, pathOf, selectName, volumes } from '#src/kube/resources.ts';
 
 describe('pathOf', () => {
-  it('follows group, namespace, name and subresource', () => {
+  it('follows group, namespace, name and subresource; cluster-scoped objects have no namespace', () => {
+    const at = { namespace: 'ns', name: 'c' };
+    const ofClaims = '/api/v1/namespaces/ns/persistentvolumeclaims';
     assert.equal(pathOf(claims), '/api/v1/persistentvolumeclaims');
-    assert.equal(
-      pathOf(claims, { namespace: 'ns' }),
-      '/api/v1/namespaces/ns/persistentvolumeclaims',
-    );
-    assert.equal(
-      pathOf(claims, { namespace: 'ns', name: 'c', subresource: 'status' }),
-      '/api/v1/namespaces/ns/persistentvolumeclaims/c/status',
-    );
-    assert.equal(pathOf(volumes, { name: 'pv' }), '/api/v1/persistentvolumes/pv');
-    assert.equal(
-      pathOf(leases, { namespace: 'ns', name: 'l' }),
-      '/apis/coordination.k8s.io/v1/namespaces/ns/leases/l',
-    );
-    assert.equal(pathOf(classes, { name: 'fast' }), '/apis/storage.k8s.io/v1/storageclasses/fast');
-  });
-
-  it('ignores a namespace for cluster-scoped objects', () => {
-    assert.equal(pathOf(volumes, { namespace: 'ns', name: 'pv' }), '/api/v1/persistentvolumes/pv');
+    assert.equal(pathOf(claims, { namespace: 'ns' }), ofClaims);
+    assert.equal(pathOf(claims, { ...at, subresource: 'status' }), `${ofClaims}/c/status`);
+    assert.equal(pathOf(leases, at), '/apis/coordination.k8s.io/v1/namespaces/ns/leases/c');
+    assert.equal(pathOf(classes, at), '/apis/storage.k8s.io/v1/storageclasses/c');
   });
 
   it('escapes names, so that they can not change the path', () => {
