@@ -60,18 +60,15 @@ describe('Elector', () => {
     const connection = store.connect();
     const a = candidate('a', connection);
     await runPending();
-    assert.equal(a.elector.isLeader, true);
-    assert.equal(a.elector.holder, 'a');
-    assert.deepEqual(a.log, ['started']);
+    assert.deepEqual([a.elector.isLeader, a.elector.holder, a.log], [true, 'a', ['started']]);
     assert.match(await status(a), /leader_election_master_status\{name="d-example"\} 1/);
-    const { acquiredMs } = store.writes[0] ?? { acquiredMs: 0 };
+    const acquiredMs = store.writes[0]?.acquiredMs;
     connection.calls = 0;
     await clock.pass(50_000);
-    assert.equal(connection.calls, 10);
-    assert.equal(store.lease?.record.transitions, 0);
-    assert.equal(store.lease?.record.acquiredMs, acquiredMs);
-    assert.equal(store.lease?.record.renewedMs, clock.nowMs());
-    assert.equal(a.elector.isLeader, true);
+    assert.deepEqual([a.elector.isLeader, connection.calls], [true, 10]);
+    const { record } = store.lease ?? assert.fail('there is no Lease');
+    assert.deepEqual([record.transitions, record.acquiredMs], [0, acquiredMs]);
+    assert.equal(record.renewedMs, clock.nowMs());
   });
 
   it('does not lead while another process renews', async () => {
@@ -79,10 +76,8 @@ describe('Elector', () => {
     await runPending();
     const b = candidate('b', store.connect());
     await clock.pass(100_000);
-    assert.equal(a.elector.isLeader, true);
-    assert.equal(b.elector.isLeader, false);
-    assert.equal(b.elector.holder, 'a');
-    assert.deepEqual(b.log, []);
+    assert.deepEqual([a.elector.isLeader, b.elector.isLeader], [true, false]);
+    assert.deepEqual([b.elector.holder, b.log], ['a', []]);
     assert.match(await status(b), /\} 0/);
   });
 
@@ -121,7 +116,7 @@ describe('Elector', () => {
     assert.equal(store.lease?.record.transitions, 1);
   });
 
-  for (const fault of ['broken', 'hanging'] as const) {
+  for (const fault of ['broken', 'hanging'] as const)
     it(`stops leading before its Lease can expire while the API is ${fault}`, async () => {
       const connection = store.connect();
       const a = candidate('a', connection);
@@ -129,7 +124,6 @@ describe('Elector', () => {
       connection[fault] = true;
       await clock.pass(10_100);
       assert.equal(a.elector.isLeader, false);
-      assert.equal(a.log.length, 2);
       assert.match(a.log[1] ?? '', /^stopped: not renewed for 10000 ms/);
       assert.match(await status(a), /\} 0/);
       assert.equal(a.elector.isHealthy(), true);
@@ -138,7 +132,6 @@ describe('Elector', () => {
       assert.equal(a.elector.isLeader, true);
       assert.deepEqual(a.log.slice(2), ['started']);
     });
-  }
 
   it('says why it can’t lead until it can read the Lease again', async () => {
     candidate('a', store.connect());
@@ -191,19 +184,12 @@ describe('Elector', () => {
   it('stops leading at once when another process holds its Lease', async () => {
     const a = candidate('a', store.connect());
     await clock.pass(1000);
-    store.write({
-      holder: 'thief',
-      durationMs: 15_000,
-      acquiredMs: 1,
-      renewedMs: 1,
-      transitions: 9,
-    });
+    const times = { durationMs: 15_000, acquiredMs: 1, renewedMs: 1 };
+    store.write({ holder: 'thief', transitions: 9, ...times });
     await runPending();
-    assert.equal(a.elector.isLeader, false);
     assert.deepEqual(a.log, ['started', 'stopped: held by thief']);
     await clock.pass(16_000);
-    assert.equal(a.elector.isLeader, true);
-    assert.equal(store.lease?.record.transitions, 10);
+    assert.deepEqual([a.elector.isLeader, store.lease?.record.transitions], [true, 10]);
   });
 
   it('sees at once what others write to the Lease that it holds', async () => {
@@ -270,19 +256,5 @@ describe('Elector', () => {
     await a.elector.close();
     await clock.pass(5000);
     assert.equal(b.elector.isLeader, true);
-  });
-
-  it('knows no holder once it has not seen a renewal for the lease duration', async () => {
-    candidate('a', store.connect());
-    await runPending();
-    const connection = store.connect();
-    const b = candidate('b', connection);
-    await clock.pass(20_000);
-    assert.equal(b.elector.holder, 'a');
-    connection.broken = true;
-    await clock.pass(14_000);
-    assert.equal(b.elector.holder, 'a');
-    await clock.pass(2_000);
-    assert.equal(b.elector.holder, undefined);
   });
 });

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { Registry } from 'prom-client';
-import { Elector } from '#src/election/elector.ts';
-import { KubeLeaseStore, type LeaseStore } from '#src/election/kube-lease-store.ts';
+import {
+  KubeLeaseStore,
+  type KubeLeaseStoreOptions,
+  type LeaseStore,
+} from '#src/election/kube-lease-store.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
-import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
@@ -25,14 +26,8 @@ describe('KubeLeaseStore', () => {
     renewedMs: 1_700_000_000_123,
     transitions: 0,
   };
-  const open = (labels?: Readonly<Record<string, string>>): LeaseStore =>
-    new KubeLeaseStore({
-      client,
-      namespace: 'default',
-      name,
-      log: silentLog,
-      ...(labels === undefined ? {} : { labels }),
-    });
+  const open = (o: Partial<KubeLeaseStoreOptions> = {}): LeaseStore =>
+    new KubeLeaseStore({ client, namespace: 'default', name, log: silentLog, ...o });
   const stored = async (): Promise<Lease> => {
     const lease = await client.get<Lease>(leases, { namespace: 'default', name });
     assert.ok(lease);
@@ -43,9 +38,7 @@ describe('KubeLeaseStore', () => {
     cluster = await openSandboxCluster();
     client = await cluster.client();
   });
-  after(async () => {
-    await cluster.close();
-  });
+  after(() => cluster.close());
   beforeEach(() => {
     serial += 1;
     name = `lease-${serial}`;
@@ -80,7 +73,7 @@ describe('KubeLeaseStore', () => {
   });
 
   it('merges its labels at every write and keeps what other writers wrote', async () => {
-    store = open({ team: 'storage' });
+    store = open({ labels: { team: 'storage' } });
     await store.write(record, undefined, signal);
     assert.deepEqual((await stored()).metadata.labels, { team: 'storage' });
     const body = {
@@ -109,13 +102,7 @@ describe('KubeLeaseStore', () => {
   });
 
   it('writes its annotations when it takes the Lease and renews it, and keeps them at a release', async () => {
-    store = new KubeLeaseStore({
-      client,
-      namespace: 'default',
-      name,
-      log: silentLog,
-      annotations: ({ renewedMs }) => ({ written: String(renewedMs) }),
-    });
+    store = open({ annotations: ({ renewedMs }) => ({ written: String(renewedMs) }) });
     let current = await store.write({ ...record, holder: 'other' }, undefined, signal);
     const written: (string | undefined)[] = [];
     for (const [renewedMs, holder] of ['me', 'me', ''].entries()) {
@@ -127,18 +114,9 @@ describe('KubeLeaseStore', () => {
   });
 
   it('reads a Lease without a spec as free', async () => {
-    await client.create(leases, 'default', {
-      apiVersion: 'coordination.k8s.io/v1',
-      kind: 'Lease',
-      metadata: { name },
-    });
-    assert.deepEqual((await store.get(signal))?.record, {
-      holder: '',
-      durationMs: 0,
-      acquiredMs: 0,
-      renewedMs: 0,
-      transitions: 0,
-    });
+    await client.create(leases, 'default', { metadata: { name } });
+    const free = { holder: '', durationMs: 0, acquiredMs: 0, renewedMs: 0, transitions: 0 };
+    assert.deepEqual((await store.get(signal))?.record, free);
   });
 
   it('reports changes, also after its watch was cut, and the deletion', async () => {
@@ -159,41 +137,5 @@ describe('KubeLeaseStore', () => {
     assert.deepEqual(seen, ['me', 'you', 'they', undefined]);
     end();
     await until(() => cluster.api.watchCount('leases') === 0, 'the watch is gone');
-  });
-
-  describe('with electors', () => {
-    const candidate = (identity: string): Elector =>
-      new Elector({
-        store: open(),
-        leaseName: name,
-        identity,
-        leaseDurationMs: 1_500_000,
-        renewDeadlineMs: 1_000_000,
-        retryPeriodMs: 500_000,
-        clock: systemClock,
-        log: silentLog,
-        metrics: new Registry(),
-        onStartedLeading: () => undefined,
-        onStoppedLeading: () => undefined,
-      });
-
-    it('lets one lead at once after the release of another', async () => {
-      const a = candidate('a');
-      await until(() => a.isLeader, 'a leads');
-      const b = candidate('b');
-      await until(() => b.holder === 'a' && cluster.api.watchCount('leases') === 2, 'b waits');
-      await a.close();
-      await until(() => b.isLeader, 'b leads');
-      const { spec } = await stored();
-      assert.deepEqual([spec?.holderIdentity, spec?.leaseTransitions], ['b', 1]);
-      await b.close();
-    });
-
-    it('lets exactly one of many lead', async () => {
-      const all = ['a', 'b', 'c', 'd', 'e'].map(candidate);
-      await until(() => all.every(({ holder }) => holder !== undefined), 'all know the holder');
-      assert.equal(all.filter(({ isLeader }) => isLeader).length, 1);
-      await Promise.all(all.map((elector) => elector.close()));
-    });
   });
 });

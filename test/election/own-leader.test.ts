@@ -57,12 +57,4 @@ describe('a process with a Redis of its own', () => {
     status.seen = drained('upstream-0');
     assert.deepEqual([judge(), judge(true)], ['paused', 'may']);
   });
-
-  it('knows of no fresh claims before ingest shows them', () => {
-    const key = { uid: 'u', namespace: 'n', name: 'c' };
-    assert.equal(own.freshClaim(key), undefined);
-    const claim = { metadata: { uid: 'u', name: 'c', resourceVersion: '1' }, spec: {} };
-    own.freshClaim = () => claim;
-    assert.equal(own.freshClaim(key), claim);
-  });
 });
