@@ -72,20 +72,6 @@ describe('our objects', () => {
       },
     ));
 
-  it('select all nodes for the whole cluster', () => {
-    const made = newCapacityObject({
-      item: { className: 'fast', segment: [] },
-      reported: reported(0n),
-      owner: undefined,
-      manager: MANAGER,
-      namespace: 'ns',
-    });
-    const { metadata, nodeTopology, capacity } = made as unknown as StorageCapacity;
-    assert.equal(metadata.ownerReferences, undefined);
-    assert.deepEqual(nodeTopology, {});
-    assert.equal(capacity, '0');
-  });
-
   it('keep of their metadata what is compared', () => {
     const { metadata } = object();
     const raw = { ...object(), metadata: { ...metadata, managedFields: [{}], annotations: {} } };
@@ -109,23 +95,19 @@ describe('the item of an object', () => {
 });
 
 describe('of several objects for one item', () => {
-  const named = (name: string, creationTimestamp?: string): StorageCapacity =>
-    object({
-      metadata: {
-        ...object().metadata,
-        name,
-        ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
-      },
-    });
+  const named = (name: string, creationTimestamp?: string): StorageCapacity => {
+    const { metadata } = object();
+    const created = creationTimestamp === undefined ? {} : { creationTimestamp };
+    return object({ metadata: { ...metadata, name, ...created } });
+  };
   const chosen = (...objects: StorageCapacity[]) => chooseObject(objects)?.metadata.name;
 
   it('the first is kept of two of one second', () =>
     assert.equal(chosen(named('b'), named('a')), 'b'));
-  it('the oldest is kept', () =>
-    assert.equal(
-      chosen(named('a', '2020-01-02T00:00:00Z'), named('b', '2020-01-01T00:00:00Z')),
-      'b',
-    ));
+  it('the oldest is kept', () => {
+    const objects = [named('a', '2020-01-02T00:00:00Z'), named('b', '2020-01-01T00:00:00Z')];
+    assert.equal(chosen(...objects), 'b');
+  });
 });
 
 describe('the patch of an object', () => {
@@ -147,14 +129,13 @@ describe('the patch of an object', () => {
     });
   });
 
-  it('replaces a value that can’t be read', () =>
-    assert.equal(
-      capacityPatch({ ...owned, capacity: 'many' }, reported(GI), OWNER)?.['capacity'],
-      '1Gi',
-    ));
-
-  it('sets a value that is absent', () => {
-    const { capacity: _, ...bare } = owned;
-    assert.equal(capacityPatch(bare, reported(0n), OWNER)?.['capacity'], '0');
-  });
+  for (const [what, capacity] of [
+    ['can’t be read', 'many'],
+    ['is absent', undefined],
+  ] as const)
+    it(`sets a value that ${what}`, () => {
+      const { capacity: _, ...bare } = owned;
+      const given = capacity === undefined ? bare : { ...bare, capacity };
+      assert.equal(capacityPatch(given, reported(0n), OWNER)?.['capacity'], '0');
+    });
 });

@@ -1,14 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { CapacityController } from '#src/capacity/controller.ts';
-import { managedBy } from '#src/capacity/objects.ts';
 import { lookUpOwner } from '#src/capacity/owner.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { pods } from '#src/kube/resources.ts';
 import type { OwnerReference } from '#src/kube/objects.ts';
-import { systemClock } from '#src/runtime/clock.ts';
-import { createLogger } from '#src/runtime/log.ts';
-import { Registry } from '#src/runtime/metrics.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const NAMESPACE = 'default';
@@ -77,69 +72,22 @@ describe('the owner of capacity objects', () => {
     assert.deepEqual(await find('of-set', 1), expected);
   });
 
-  it('is not found at level 2 without the ReplicaSet (O-05)', async () => {
-    others.clear();
-    await assert.rejects(find('of-replica', 2), /apps\/v1\/ReplicaSet "jobs-1" .* does not exist/);
-  });
-
-  it('is not found at level 2 with a ReplicaSet of another name (O-06)', async () => {
-    others.clear();
-    others.set('default/another', replicaSet);
-    await assert.rejects(find('of-replica', 2), /does not exist/);
-  });
-
-  it('is not found at level 2 with a ReplicaSet in another namespace (O-07)', async () => {
-    others.clear();
-    others.set('elsewhere/jobs-1', replicaSet);
-    await assert.rejects(find('of-replica', 2), /does not exist/);
-  });
+  for (const [title, path] of [
+    ['without the ReplicaSet (O-05)', undefined],
+    ['with a ReplicaSet of another name (O-06)', 'default/another'],
+    ['with a ReplicaSet in another namespace (O-07)', 'elsewhere/jobs-1'],
+  ] as const)
+    it(`is not found at level 2 ${title}`, async () => {
+      others.clear();
+      if (path !== undefined) others.set(path, replicaSet);
+      const message = /apps\/v1\/ReplicaSet "jobs-1" .* does not exist/;
+      await assert.rejects(find('of-replica', 2), message);
+    });
 
   it('is at level 2 the Deployment that the ReplicaSet names (O-08)', async () => {
     others.clear();
     others.set('default/jobs-1', replicaSet);
     const { blockOwnerDeletion: _, ...expected } = owner('Deployment', 'jobs');
     assert.deepEqual(await find('of-replica', 2), expected);
-  });
-
-  it('is looked for no more when the process stops', async () => {
-    let isAsked = (): void => undefined;
-    const asked = new Promise<void>((resolve) => (isAsked = resolve));
-    const lines: string[] = [];
-    const write = (line: string) => void lines.push(line);
-    const get: KubeClient['get'] = (_resource, _ref, { signal } = {}) => {
-      isAsked();
-      return new Promise((_resolve, reject) =>
-        signal?.addEventListener('abort', () => reject(new Error('aborted'))),
-      );
-    };
-    const at = { namespace: NAMESPACE, podName: 'bare', level: 0 };
-    const controller = new CapacityController({
-      kube,
-      getCapacity: () => Promise.reject(new Error('it is not asked')),
-      gateway: () => Promise.resolve(''),
-      classes: () => [],
-      ownNode: undefined,
-      takeHints: () => Promise.resolve([]),
-      findOwner: (signal) => lookUpOwner({ get }, at, { signal }),
-      isLeading: () => true,
-      manager: { driver: 'd.example', managedBy: managedBy(undefined) },
-      namespace: NAMESPACE,
-      includesImmediate: false,
-      pollMs: 60_000,
-      threads: 1,
-      timeoutMs: 1_000,
-      backoff: { startMs: 10, maxMs: 10 },
-      writes: { perSecond: 0, burst: 1 },
-      metrics: new Registry(),
-      clock: systemClock,
-      log: createLogger({ name: 'test', verbosity: 0, format: 'text', write }),
-      stepMs: 20,
-    });
-    await asked;
-    await controller.stop();
-    assert.deepEqual(
-      lines.filter((line) => line.includes('no capacity is published')),
-      [],
-    );
   });
 });

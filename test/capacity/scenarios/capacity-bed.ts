@@ -8,7 +8,7 @@ import { startReflector } from '#src/kube/reflector.ts';
 import { classes, csiNodes, nodes, storageCapacities } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { type Logger, silentLog } from '#src/runtime/log.ts';
+import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { labelsOf, managedBy } from '#src/capacity/objects.ts';
 import { type SampleDriver, startSampleDriver } from '../../../sandbox/driver/server.ts';
@@ -47,19 +47,14 @@ export class CapacityBed {
   readonly #csi: CsiClient;
   #serial = 0;
 
-  private constructor(parts: {
-    redis: TestRedis;
-    cluster: SandboxCluster;
-    kube: KubeClient;
-    driver: SampleDriver;
-    closers: Closers;
-    csi: CsiClient;
-    hooks: { answer: (request: GetCapacityRequest) => unknown };
-  }) {
+  private constructor(
+    parts: Pick<CapacityBed, 'redis' | 'cluster' | 'kube' | 'driver'>,
+    closers: Closers,
+    csi: CsiClient,
+  ) {
     ({ redis: this.redis, cluster: this.cluster, kube: this.kube, driver: this.driver } = parts);
-    this.#closers = parts.closers;
-    this.#csi = parts.csi;
-    parts.hooks.answer = (request) => (this.answer ?? reportedIn)(request);
+    this.#closers = closers;
+    this.#csi = csi;
   }
 
   static async open(): Promise<CapacityBed> {
@@ -70,19 +65,21 @@ export class CapacityBed {
     closers.add('Redis', () => redis.close());
     const cluster = await openSandboxCluster();
     closers.add('cluster', () => cluster.close());
-    const hooks = { answer: reportedIn as (request: GetCapacityRequest) => unknown };
+    let bed: CapacityBed | undefined;
     const driver = await startSampleDriver({
       socket: folder.file('csi.sock'),
       dataDir: folder.file('volumes'),
       record: true,
       onCall: ({ method, request }) =>
-        method === 'GetCapacity' ? hooks.answer(request as GetCapacityRequest) : undefined,
+        method === 'GetCapacity'
+          ? (bed?.answer ?? reportedIn)(request as GetCapacityRequest)
+          : undefined,
     });
     closers.add('driver', () => driver.close());
     const { client: csi, close } = await startTestGateway(folder);
     closers.add('gateway', close);
     const kube = await cluster.client();
-    return new CapacityBed({ redis, cluster, kube, driver, closers, csi, hooks });
+    return (bed = new CapacityBed({ redis, cluster, kube, driver }, closers, csi));
   }
 
   /** What a test has to itself. */
@@ -106,13 +103,6 @@ interface StartOptions {
   readonly includesImmediate?: boolean;
   readonly owner?: OwnerReference | undefined;
   readonly pollMs?: number;
-  readonly threads?: number;
-  readonly writes?: { readonly perSecond: number; readonly burst: number };
-  readonly log?: Logger;
-  /** Whether this ingest leads; it does where absent. */
-  readonly isLeading?: () => boolean;
-  /** Time of the polls; the machine's where absent. */
-  readonly nowMs?: () => number;
   /** Neither asks the driver nor writes. */
   readonly isIdle?: boolean;
 }
@@ -139,11 +129,6 @@ export class Stage {
     this.#csi = csi;
   }
 
-  /** Another ingest of the same driver and namespace. */
-  twin(): Stage {
-    return new Stage(this.bed, this.name, this.#csi);
-  }
-
   /** A node with labels, on which the driver is registered with the keys of those labels. */
   async addNode(
     name: string,
@@ -151,18 +136,11 @@ export class Stage {
     keys: readonly string[] = Object.keys(labels),
   ): Promise<void> {
     const nodeName = `${this.name}-${name}`;
-    await this.bed.kube.create(nodes, undefined, {
-      apiVersion: 'v1',
-      kind: 'Node',
-      metadata: { name: nodeName, labels },
-    });
+    await this.bed.kube.create(nodes, undefined, { metadata: { name: nodeName, labels } });
+    const entry = { name: this.manager.driver, nodeID: nodeName, topologyKeys: [...keys] };
     await this.bed.kube.create(csiNodes, undefined, {
-      apiVersion: 'storage.k8s.io/v1',
-      kind: 'CSINode',
       metadata: { name: nodeName },
-      spec: {
-        drivers: [{ name: this.manager.driver, nodeID: nodeName, topologyKeys: [...keys] }],
-      },
+      spec: { drivers: [entry] },
     });
   }
 
@@ -176,8 +154,6 @@ export class Stage {
     o: { parameters?: Record<string, string>; mode?: string } = {},
   ): Promise<void> {
     await this.bed.kube.create(classes, undefined, {
-      apiVersion: 'storage.k8s.io/v1',
-      kind: 'StorageClass',
       metadata: { name: this.className(name) },
       provisioner: this.manager.driver,
       parameters: o.parameters ?? {},
@@ -188,10 +164,6 @@ export class Stage {
   /** Classes have no namespace, so that each test has its own names. */
   className(name: string): string {
     return `${this.name}-${name}`;
-  }
-
-  async removeClass(name: string): Promise<void> {
-    await this.bed.kube.delete(classes, { name: this.className(name) });
   }
 
   /** An object as another provisioner has left it. */
@@ -206,8 +178,6 @@ export class Stage {
     },
   ): Promise<StorageCapacity> {
     return this.bed.kube.create<StorageCapacity>(storageCapacities, this.name, {
-      apiVersion: 'storage.k8s.io/v1',
-      kind: 'CSIStorageCapacity',
       metadata: {
         name,
         namespace: this.name,
@@ -233,7 +203,6 @@ export class Stage {
       onChange: () => this.#controller?.changed(),
     });
     await classWatch.waitForSync();
-    const { isLeading = () => true, nowMs = systemClock.nowMs } = o;
     const { kube } = this.bed;
     const controller = new CapacityController({
       kube: {
@@ -250,20 +219,20 @@ export class Stage {
       findOwner: () => Promise.resolve('owner' in o ? o.owner : OWNER),
       isLeading: () => {
         this.#looks += 1;
-        return isLeading();
+        return true;
       },
       manager: this.manager,
       namespace: this.name,
       includesImmediate: o.includesImmediate ?? false,
       pollMs: o.pollMs ?? 3_600_000,
-      threads: o.isIdle === true ? 0 : (o.threads ?? 2),
+      threads: o.isIdle === true ? 0 : 2,
       timeoutMs: 5_000,
       backoff: { startMs: 10, maxMs: 500 },
-      writes: o.writes ?? { perSecond: 0, burst: 1 },
-      stepMs: 20,
+      writes: { perSecond: 0, burst: 1 },
+      stepMs: 5,
       metrics: this.metrics,
-      clock: { ...systemClock, nowMs },
-      log: o.log ?? silentLog,
+      clock: systemClock,
+      log: silentLog,
     });
     this.#controller = controller;
     this.#closers.add('stage', async () => {
@@ -315,15 +284,13 @@ export class Stage {
   /** `class {segment} capacity` of each object. */
   async summary(): Promise<readonly string[]> {
     const objects = await this.objects();
-    return objects
-      .map(({ storageClassName, nodeTopology, capacity }) =>
-        [
-          storageClassName.slice(this.name.length + 1),
-          Object.values(nodeTopology?.matchLabels ?? {}).join('/'),
-          capacity,
-        ].join(' '),
-      )
-      .toSorted();
+    const textOf = ({ storageClassName, nodeTopology, capacity }: StorageCapacity): string => {
+      const className = storageClassName.slice(this.name.length + 1);
+      return [className, Object.values(nodeTopology?.matchLabels ?? {}).join('/'), capacity].join(
+        ' ',
+      );
+    };
+    return objects.map(textOf).toSorted();
   }
 
   async untilSummary(...expected: readonly string[]): Promise<void> {

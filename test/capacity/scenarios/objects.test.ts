@@ -6,7 +6,7 @@ import { storageCapacities } from '#src/kube/resources.ts';
 import { until } from '../../harness/until.ts';
 import { CapacityBed, GI, OWNER, type Stage } from './capacity-bed.ts';
 
-const FOO = { layer0: 'foo' };
+const FOO: Readonly<Record<string, string>> = { layer0: 'foo' };
 const BAR = { layer0: 'bar' };
 
 /** What is there before ingest and jobs start. */
@@ -97,7 +97,7 @@ describe('storage capacity publishes', () => {
     return object;
   };
 
-  for (const [title, given] of Object.entries(GIVEN)) {
+  for (const [title, given] of Object.entries(GIVEN))
     it(title, async () => {
       await prepare(given);
       await stage.start({ ...given.start, isIdle: true });
@@ -105,138 +105,101 @@ describe('storage capacity publishes', () => {
       await stage.close();
       await stage.start(given.start);
       await stage.untilSummary(...given.expected);
-      await stage.settle();
       const count = given.expected.length;
       assert.equal(await stage.counts(), `${count}/${count}/0`);
     });
-  }
+
+  const A_IN_FOO = { segments: [FOO], classes: { a: LATE } };
+  const A_IN_BAR = { segments: [BAR], classes: { a: LATE } };
+  const existing = (segment = FOO, owner = OWNER) => ({
+    objects: [{ className: 'a', segment, owner }],
+  });
 
   it('the owner, if there is one (M-04)', async () => {
-    await prepare({ segments: [FOO], classes: { a: LATE } });
+    await prepare(A_IN_FOO);
     await stage.start();
     assert.deepEqual((await only()).metadata.ownerReferences, [OWNER]);
   });
 
   it('no owner, if there is none (M-05)', async () => {
-    await prepare({ segments: [FOO], classes: { a: LATE } });
+    await prepare(A_IN_FOO);
     await stage.start({ owner: undefined });
     assert.equal((await only()).metadata.ownerReferences, undefined);
   });
 
   it('the maximum size of a volume, if the driver reports it (M-06)', async () => {
-    await prepare({ segments: [FOO], classes: { a: LATE } });
+    await prepare(A_IN_FOO);
     bed.answer = () => ({ availableCapacity: GI, maximumVolumeSize: 1n << 20n });
     await stage.start();
     assert.equal((await only()).maximumVolumeSize, '1Mi');
   });
 
   it('a value that is equal without a write (M-09)', async () => {
-    const [existing] = await prepare({
-      segments: [FOO],
-      classes: { a: LATE },
-      objects: [{ className: 'a', segment: FOO, owner: OWNER }],
-    });
+    const [before] = await prepare({ ...A_IN_FOO, ...existing() });
     await stage.start();
-    assert.deepEqual((await only()).metadata, existing?.metadata);
+    assert.deepEqual((await only()).metadata, before?.metadata);
   });
 
   it('a value that has changed in the same object (M-10)', async () => {
-    const [existing] = await prepare({
-      segments: [BAR],
-      classes: { a: LATE },
-      objects: [{ className: 'a', segment: BAR, owner: OWNER }],
-    });
+    const [before] = await prepare({ ...A_IN_BAR, ...existing(BAR) });
     await stage.start();
-    const object = await only();
-    assert.equal(object.capacity, '2Gi');
-    assert.equal(object.metadata.uid, existing?.metadata.uid);
+    const { capacity, metadata } = await only();
+    assert.deepEqual([capacity, metadata.uid], ['2Gi', before?.metadata.uid]);
   });
 
   it('the owner in an object that has none (M-11)', async () => {
-    const [existing] = await prepare({
-      segments: [FOO],
-      classes: { a: LATE },
-      objects: [{ className: 'a', segment: FOO }],
-    });
+    const objects = [{ className: 'a', segment: FOO }];
+    const [before] = await prepare({ ...A_IN_FOO, objects });
     await stage.start();
     const { metadata } = await only();
-    assert.deepEqual(metadata.ownerReferences, [OWNER]);
-    assert.equal(metadata.uid, existing?.metadata.uid);
+    assert.deepEqual([metadata.ownerReferences, metadata.uid], [[OWNER], before?.metadata.uid]);
   });
 
   it('no change of an object with an owner, if there is none (M-12)', async () => {
-    const [existing] = await prepare({
-      segments: [FOO],
-      classes: { a: LATE },
-      objects: [{ className: 'a', segment: FOO, owner: OWNER }],
-    });
+    const [before] = await prepare({ ...A_IN_FOO, ...existing() });
     await stage.start({ owner: undefined });
-    assert.deepEqual((await only()).metadata, existing?.metadata);
+    assert.deepEqual((await only()).metadata, before?.metadata);
   });
 
   it('the value in an object that another one owns, which keeps its owner', async () => {
     const other = { ...OWNER, name: 'external-provisioner', uid: 'other-uid' };
-    await prepare({
-      segments: [BAR],
-      classes: { a: LATE },
-      objects: [{ className: 'a', segment: BAR, owner: other }],
-    });
+    await prepare({ ...A_IN_BAR, ...existing(BAR, other) });
     await stage.start();
     const { capacity, metadata } = await only();
-    assert.equal(capacity, '2Gi');
-    assert.deepEqual(metadata.ownerReferences, [other]);
+    assert.deepEqual([capacity, metadata.ownerReferences], ['2Gi', [other]]);
   });
 
-  for (const [title, labels] of [
+  for (const [title, more] of [
     ['with another managed-by label (M-15)', { [CAPACITY_MANAGED_BY]: 'someone-else' }],
     ['without a managed-by label (M-16)', {}],
-  ] as const) {
+  ] as const)
     it(`no change of an object ${title}`, async () => {
-      const [existing] = await prepare({
-        objects: [
-          {
-            className: 'a',
-            segment: FOO,
-            labels: { [CAPACITY_DRIVER]: stage.manager.driver, ...labels },
-          },
-        ],
-      });
+      const labels = { [CAPACITY_DRIVER]: stage.manager.driver, ...more };
+      const [before] = await prepare({ objects: [{ className: 'a', segment: FOO, labels }] });
       await stage.start();
       assert.equal(await stage.counts(), '0/0/0');
-      assert.deepEqual((await only()).metadata, existing?.metadata);
+      assert.deepEqual((await only()).metadata, before?.metadata);
     });
-  }
 
   it('four values that have changed in their objects (M-18)', async () => {
-    const old = (className: string, segment: Readonly<Record<string, string>>) => ({
-      className,
-      segment,
-      owner: OWNER,
-      capacity: '9Gi',
-    });
-    const made = await prepare({
-      ...TWO_SEGMENTS,
-      objects: [old('a', FOO), old('b', FOO), old('a', BAR), old('b', BAR)],
-    });
+    const objects = ['a', 'b'].flatMap((className) =>
+      [FOO, BAR].map((segment) => ({ className, segment, owner: OWNER, capacity: '9Gi' })),
+    );
+    const made = await prepare({ ...TWO_SEGMENTS, objects });
     await stage.start({ isIdle: true });
     assert.equal(await stage.counts(), '4/4/0');
     await stage.close();
     await stage.start();
     await stage.untilSummary(...ALL_FOUR);
-    const uids = (await stage.objects()).map(({ metadata }) => metadata.uid);
-    assert.deepEqual(uids.toSorted(), made.map(({ metadata }) => metadata.uid).toSorted());
+    const uids = (all: readonly StorageCapacity[]) => all.map(({ metadata }) => metadata.uid);
+    assert.deepEqual(uids(await stage.objects()).toSorted(), uids(made).toSorted());
   });
 
   it('two values in objects of before and two new ones, and deletes two (M-19)', async () => {
-    await prepare({
-      ...TWO_SEGMENTS,
-      objects: [
-        { className: 'a', segment: FOO, capacity: '9Gi' },
-        { className: 'a', segment: BAR, capacity: '9Gi' },
-        { className: 'gone', segment: FOO },
-        { className: 'gone', segment: BAR },
-      ],
-    });
+    const objects = ['a', 'gone'].flatMap((className) =>
+      [FOO, BAR].map((segment) => ({ className, segment, capacity: '9Gi' })),
+    );
+    await prepare({ ...TWO_SEGMENTS, objects });
     await stage.start({ isIdle: true });
     assert.equal(await stage.counts(), '4/2/2');
     await stage.close();
@@ -247,7 +210,7 @@ describe('storage capacity publishes', () => {
   });
 
   it('a value again whose object was deleted (M-20)', async () => {
-    await prepare({ segments: [FOO], classes: { a: LATE } });
+    await prepare(A_IN_FOO);
     await stage.start();
     const { metadata } = await only();
     await bed.kube.delete(storageCapacities, metadata);
@@ -258,7 +221,7 @@ describe('storage capacity publishes', () => {
   });
 
   it('no value twice: deletes an object that somebody else added (M-21)', async () => {
-    await prepare({ segments: [FOO], classes: { a: LATE } });
+    await prepare(A_IN_FOO);
     await stage.start();
     const first = await only();
     await stage.addObject('another', { className: 'a', segment: FOO });
@@ -267,7 +230,7 @@ describe('storage capacity publishes', () => {
   });
 
   it('a value again whose object lost our labels, and leaves that one alone (M-22)', async () => {
-    await prepare({ segments: [FOO], classes: { a: LATE } });
+    await prepare(A_IN_FOO);
     await stage.start();
     const { metadata } = await only();
     const body = { metadata: { labels: null } };
@@ -275,15 +238,13 @@ describe('storage capacity publishes', () => {
     await stage.untilSummary('a foo 1Gi', 'a foo 1Gi');
     await stage.settle();
     const objects = await stage.objects();
-    assert.deepEqual(objects.map(({ metadata: { labels } }) => labels !== undefined).toSorted(), [
-      false,
-      true,
-    ]);
+    const isLabelled = objects.map(({ metadata: { labels } }) => labels !== undefined);
+    assert.deepEqual(isLabelled.toSorted(), [false, true]);
     assert.ok(objects.some(({ metadata: { uid } }) => uid === metadata.uid));
   });
 
   it('the right value in an object that was deleted and created again (M-23)', async () => {
-    await prepare({ segments: [FOO], classes: { a: LATE } });
+    await prepare(A_IN_FOO);
     await stage.start();
     const { name } = (await only()).metadata;
     await bed.kube.delete(storageCapacities, { namespace: stage.name, name });
@@ -296,7 +257,7 @@ describe('storage capacity publishes', () => {
   });
 
   it('what the driver reports at the next poll (M-24)', async () => {
-    await prepare({ segments: [FOO], classes: { a: LATE } });
+    await prepare(A_IN_FOO);
     await stage.start({ pollMs: 200 });
     const { uid } = (await only()).metadata;
     bed.answer = () => ({ availableCapacity: 2n * GI });
@@ -307,17 +268,16 @@ describe('storage capacity publishes', () => {
   for (const [title, includesImmediate, expected] of [
     ['for late binding alone (M-25)', false, ['late foo 1Gi']],
     ['for immediate binding too, if asked for (M-26)', true, ['late foo 1Gi', 'now foo 1Gi']],
-  ] as const) {
+  ] as const)
     it(`a segment that appears, ${title}`, async () => {
       await prepare({ classes: { late: LATE, now: { mode: 'Immediate' } } });
       await stage.start({ includesImmediate });
       await stage.addNode('late', FOO);
       await stage.untilSummary(...expected);
     });
-  }
 
   it('nothing of a segment that disappears (M-27)', async () => {
-    await prepare({ segments: [FOO], classes: { a: LATE } });
+    await prepare(A_IN_FOO);
     await stage.start();
     await stage.untilSummary('a foo 1Gi');
     await stage.removeNode('node-0');
@@ -327,7 +287,7 @@ describe('storage capacity publishes', () => {
   });
 
   it('a new segment instead of an old one (M-28)', async () => {
-    await prepare({ segments: [FOO], classes: { a: LATE } });
+    await prepare(A_IN_FOO);
     await stage.start();
     await stage.addNode('another', BAR);
     await stage.removeNode('node-0');

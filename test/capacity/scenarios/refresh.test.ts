@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { classHint, segmentHint } from '#src/capacity/hints.ts';
-import { createLogger } from '#src/runtime/log.ts';
 import { toTerm } from '#src/topology/term.ts';
 import { until } from '../../harness/until.ts';
 import { CapacityBed, GI, type Stage } from './capacity-bed.ts';
@@ -112,40 +111,12 @@ describe('a refresh of storage capacity', () => {
     assert.equal(calls, 3);
   });
 
-  it('with negative answers writes nothing, and the reason names the value', async () => {
-    await stage.addNode('node', FOO);
-    await stage.addClass('a');
-    bed.answer = () => ({ availableCapacity: GI, maximumVolumeSize: -1n });
-    let lines = '';
-    const write = (line: string) => (lines += line);
-    const log = createLogger({ name: 'test', verbosity: 4, format: 'json', write });
-    await stage.start({ log });
-    await until(
-      () => /negative maximum_volume_size/.test(lines) && lines.includes('-a in layer0=foo'),
-      'the log says why',
-    );
-    assert.deepEqual(await stage.objects(), []);
-  });
-
   it('of the largest number that CSI can carry is published as it is', async () => {
     await stage.addNode('node', FOO);
     await stage.addClass('a');
     bed.answer = () => ({ availableCapacity: 2n ** 63n - 1n });
     await stage.start();
     await stage.untilSummary('a foo 9223372036854775807');
-    bed.answer = undefined;
-    await stage.hint(segmentHint(toTerm(FOO)));
-    await stage.untilSummary('a foo 1Gi');
-  });
-
-  it('of a segment that no label can have is refused by the API server alone', async () => {
-    await stage.addNode('node', FOO);
-    await stage.addClass('a');
-    await stage.start();
-    const segment = toTerm({ ['k'.repeat(300)]: 'v'.repeat(300), __proto__: 'x' });
-    await stage.hint(segmentHint(segment));
-    await stage.settle();
-    assert.deepEqual(await stage.summary(), ['a foo 1Gi']);
   });
 
   it('shows the age of the oldest value of each class', async () => {
@@ -158,16 +129,5 @@ describe('a refresh of storage capacity', () => {
       assert.match(String(labels['class']), /-[ab]$/);
       assert.ok(value >= 0 && value < 10, String(value));
     }
-  });
-
-  it('writes no faster than the limit', async () => {
-    for (let i = 0; i < 8; i += 1) await stage.addNode(`node-${i}`, { layer0: `s${i}` });
-    await stage.addClass('a');
-    const startedMs = Date.now();
-    await stage.start({ threads: 4, writes: { perSecond: 10, burst: 3 } });
-    await until(async () => (await stage.objects()).length === 8, 'all are written');
-    // Three at once, and five more at ten a second.
-    assert.ok(Date.now() - startedMs >= 450, `${Date.now() - startedMs} ms`);
-    assert.equal(stage.calls().slice(-8).length, 8);
   });
 });

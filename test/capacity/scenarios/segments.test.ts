@@ -39,6 +39,13 @@ describe('when nodes change, storage capacity', () => {
   const patch = (resource: typeof nodes, node: string, body: object): Promise<unknown> =>
     bed.kube.patch(resource, nameOf(node), { type: 'merge', body });
 
+  const refuseList = (plural: string, code: number): (() => void) => {
+    const action = { kind: 'status', code } as const;
+    return bed.cluster.api.faults.inject({ action, verb: 'list', plural, times: Infinity });
+  };
+  const uids = async (): Promise<readonly string[]> =>
+    (await stage.objects()).map(({ metadata }) => metadata.uid);
+
   /** Publishes one value, for the node "one". */
   async function startWithOne(): Promise<void> {
     await stage.addNode('one', FOO);
@@ -46,17 +53,15 @@ describe('when nodes change, storage capacity', () => {
     await stage.untilSummary('a foo 1Gi');
   }
 
-  it('goes with the CSINode (N-14)', async () => {
-    await startWithOne();
-    await bed.kube.delete(csiNodes, nameOf('one'));
-    await stage.untilSummary();
-  });
-
-  it('goes with the Node (N-15)', async () => {
-    await startWithOne();
-    await bed.kube.delete(nodes, nameOf('one'));
-    await stage.untilSummary();
-  });
+  for (const [title, resource] of [
+    ['CSINode (N-14)', csiNodes],
+    ['Node (N-15)', nodes],
+  ] as const)
+    it(`goes with the ${title}`, async () => {
+      await startWithOne();
+      await bed.kube.delete(resource, nameOf('one'));
+      await stage.untilSummary();
+    });
 
   it('goes when the driver is no longer registered (N-16)', async () => {
     await startWithOne();
@@ -64,32 +69,20 @@ describe('when nodes change, storage capacity', () => {
     await stage.untilSummary();
   });
 
-  it('comes with driver and labels (N-17)', async () => {
-    await addNode('one', {});
-    await addCsiNode('one', { spec: { drivers: [] } });
-    await stage.start();
-    await patch(csiNodes, 'one', driverEntry('layer0'));
-    await patch(nodes, 'one', { metadata: { labels: FOO } });
-    await stage.untilSummary('a foo 1Gi');
-  });
-
-  it('does not come with labels alone (N-18)', async () => {
-    await addNode('one', {});
-    await addCsiNode('one', { spec: { drivers: [] } });
-    await stage.start();
-    await patch(nodes, 'one', { metadata: { labels: FOO } });
-    await stage.settle();
-    assert.deepEqual(await stage.summary(), []);
-  });
-
-  it('does not come with the driver alone (N-19)', async () => {
-    await addNode('one', {});
-    await addCsiNode('one', { spec: { drivers: [] } });
-    await stage.start();
-    await patch(csiNodes, 'one', driverEntry('layer0'));
-    await stage.settle();
-    assert.deepEqual(await stage.summary(), []);
-  });
+  for (const [title, hasDriver, hasLabels, expected] of [
+    ['comes with driver and labels (N-17)', true, true, ['a foo 1Gi']],
+    ['does not come with labels alone (N-18)', false, true, []],
+    ['does not come with the driver alone (N-19)', true, false, []],
+  ] as const)
+    it(title, async () => {
+      await addNode('one', {});
+      await addCsiNode('one', { spec: { drivers: [] } });
+      await stage.start();
+      if (hasDriver) await patch(csiNodes, 'one', driverEntry('layer0'));
+      if (hasLabels) await patch(nodes, 'one', { metadata: { labels: FOO } });
+      await stage.settle();
+      await stage.untilSummary(...expected);
+    });
 
   it('comes with the Node (N-20)', async () => {
     await addCsiNode('one');
@@ -114,33 +107,22 @@ describe('when nodes change, storage capacity', () => {
   it('stays as it is until all nodes are listed (N-23)', async () => {
     await stage.addNode('one', FOO);
     await stage.addObject('of-before', { className: 'a', segment: FOO });
-    const action = { kind: 'status', code: 503, message: 'not yet' } as const;
-    const lift = bed.cluster.api.faults.inject({
-      action,
-      verb: 'list',
-      plural: 'csinodes',
-      times: Infinity,
-    });
+    const before = await uids();
+    const lift = refuseList('csinodes', 503);
     let hasStarted = false;
     const starting = stage.start().then(() => (hasStarted = true));
-    const [before] = await stage.objects();
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    assert.equal(hasStarted, false);
-    assert.equal((await stage.objects())[0]?.metadata.uid, before?.metadata.uid);
+    const lists = (): number => bed.cluster.api.requests.snapshot()['list csinodes'] ?? 0;
+    const earlier = lists();
+    await until(() => lists() >= earlier + 2, 'nodes are asked for again');
+    assert.deepEqual([hasStarted, await uids()], [false, before]);
     lift();
     await starting;
-    await stage.untilSummary('a foo 1Gi');
-    assert.equal((await stage.objects())[0]?.metadata.uid, before?.metadata.uid);
+    assert.deepEqual([await stage.summary(), await uids()], [['a foo 1Gi'], before]);
   });
 
   it('waits where listing is refused, and says which right lacks (R-31)', async () => {
     await stage.addNode('one', FOO);
-    const lift = bed.cluster.api.faults.inject({
-      action: { kind: 'status', code: 403, message: 'refused' },
-      verb: 'list',
-      plural: 'csistoragecapacities',
-      times: Infinity,
-    });
+    const lift = refuseList('csistoragecapacities', 403);
     const starting = stage.start();
     await until(() => /grant list and watch/.test(stage.trouble ?? ''), 'it says what to grant');
     lift();
