@@ -37,6 +37,8 @@ export interface GatewayFailoverOptions {
   readonly isLeading: () => boolean;
   readonly log: Logger;
   readonly metrics: Registry;
+  /** From one probe of a gateway to the next. */
+  readonly periodMs?: number;
 }
 
 type Move = Omit<Extract<FailoverDecision, { kind: 'move' }>, 'kind'>;
@@ -51,6 +53,7 @@ const SINGLE_PERIOD_MS = 10_000;
 export class GatewayFailover {
   readonly #options: GatewayFailoverOptions;
   readonly #driver: string;
+  readonly #periodMs: number;
   readonly #stored: ActiveGateway;
   readonly #active: Gauge<'driver' | 'gateway'>;
   readonly #moves: Counter<'driver'>;
@@ -65,10 +68,11 @@ export class GatewayFailover {
   #trouble: string | undefined;
 
   constructor(options: GatewayFailoverOptions) {
-    const { place, metrics, log } = options;
+    const { place, metrics, log, periodMs = PERIOD_MS } = options;
     const { driver } = place;
     this.#options = options;
     this.#driver = driver;
+    this.#periodMs = periodMs;
     this.#stored = redisActiveGateway(place);
     const { counter, gauge } = metricsIn(metrics);
     this.#active = gauge(
@@ -86,7 +90,7 @@ export class GatewayFailover {
       step: (signal) => this.#step(signal),
       onError: (error) =>
         log.debug({ err: error }, 'could not decide on the active gateway; trying again'),
-      periodMs: options.pool.soleAddress === '' ? PERIOD_MS : SINGLE_PERIOD_MS,
+      periodMs: options.pool.soleAddress === '' ? periodMs : SINGLE_PERIOD_MS,
     });
   }
 
@@ -114,7 +118,7 @@ export class GatewayFailover {
       // A gateway that does not answer must not delay the decision. Its probe goes on, and a later
       // step uses the result.
       const probes = Promise.all(pool.gateways.map((gateway) => this.#probe(gateway)));
-      await Promise.race([probes, systemClock.sleep(PERIOD_MS)]);
+      await Promise.race([probes, systemClock.sleep(this.#periodMs)]);
     }
     if (!signal.aborted) this.#trouble = await this.#decide();
   }

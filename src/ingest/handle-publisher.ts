@@ -24,17 +24,16 @@ export class HandlePublisher {
   constructor(
     informers: Pick<Informers, 'isFollowingVolumes' | 'sharedHandles' | 'sharing'>,
     store: Pick<SharedHandles, 'publish'>,
-    isLeading: () => boolean,
-    log: Logger,
+    o: { readonly isLeading: () => boolean; readonly log: Logger; readonly periodMs?: number },
   ) {
     this.#informers = informers;
     this.#store = store;
-    this.#isLeading = isLeading;
+    this.#isLeading = o.isLeading;
     this.#loop = new PollLoop({
       step: () => this.#step(),
       onError: (error) =>
-        log.debug({ err: error }, 'could not publish the shared handles; trying again'),
-      periodMs: PUBLISH_PERIOD_MS,
+        o.log.debug({ err: error }, 'could not publish the shared handles; trying again'),
+      periodMs: o.periodMs ?? PUBLISH_PERIOD_MS,
     });
     this.#endChanges = informers.sharing.subscribe(() => this.#loop.runNow());
   }

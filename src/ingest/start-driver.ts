@@ -254,7 +254,7 @@ function openWaits(deps: DriverDeps): void {
 /** Tells the workers which handles several PVs name, where PVs are watched. */
 function openHandlePublisher({ context, place, isLeading }: DriverDeps, informers: Informers) {
   const { closers, log } = context;
-  const publisher = new HandlePublisher(informers, redisSharedHandles(place), isLeading, log);
+  const publisher = new HandlePublisher(informers, redisSharedHandles(place), { isLeading, log });
   closers.add('handle publisher', () => publisher.stop());
 }
 

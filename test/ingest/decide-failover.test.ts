@@ -9,15 +9,15 @@ import {
 
 const NOW = 1_000_000;
 const TIMEOUT = 10_000;
-const OWNERSHIP = 40_000;
+const DOUBT = 40_000;
 
 const reachable: GatewayHealth = { kind: 'reachable' };
 const unknown: GatewayHealth = { kind: 'unknown' };
 const draining = (running: number): GatewayHealth => ({ kind: 'draining', running });
-const down = (ms: number, more: { probes?: number } = {}): GatewayHealth => ({
+const down = (ms: number, probes = 5): GatewayHealth => ({
   kind: 'unreachable',
   sinceMs: NOW - ms,
-  probes: more.probes ?? 5,
+  probes,
   reason: 'refused',
 });
 
@@ -27,7 +27,7 @@ function decide(active: string, health: Record<string, GatewayHealth>): Failover
     active,
     nowMs: NOW,
     timeoutMs: TIMEOUT,
-    doubtMs: OWNERSHIP,
+    doubtMs: DOUBT,
   });
 }
 
@@ -36,87 +36,46 @@ function describeDecision(decision: FailoverDecision): string {
   return decision.kind === 'move' ? `to ${decision.to} after ${decision.waitMs}` : decision.kind;
 }
 
-const table: Record<
-  string,
-  [active: string, health: Record<string, GatewayHealth>, expected: string]
-> = {
-  'names a single gateway at once, before it was probed': ['', { a: unknown }, 'to a after 0'],
-  'names a single gateway even if it is unreachable': ['', { a: down(60_000) }, 'to a after 0'],
-  'has no other gateway to move to if the single one is unreachable': [
+const both = { a: reachable, b: reachable };
+const table: readonly [string, string, Record<string, GatewayHealth>, string][] = [
+  ['names a single gateway at once, before it was probed', '', { a: unknown }, 'to a after 0'],
+  ['names a single gateway even if it is unreachable', '', { a: down(60_000) }, 'to a after 0'],
+  ['has no successor of a single one that is unreachable', 'a', { a: down(60_000) }, 'none'],
+  ['keeps a single gateway while it drains', 'a', { a: draining(3) }, 'keep'],
+  ['names the first reachable gateway', '', { ...both, a: down(100) }, 'to b after 0'],
+  ['names none before one was probed', '', { a: unknown, b: unknown }, 'none'],
+  ['names no gateway that drains', '', { a: draining(0), b: down(5) }, 'none'],
+  ['keeps the active one while it is reachable, in any order', 'b', both, 'keep'],
+  ['keeps the active one before it was probed', 'a', { ...both, a: unknown }, 'keep'],
+  ['keeps it while it is unreachable for --timeout', 'a', { ...both, a: down(TIMEOUT) }, 'keep'],
+  ['then moves after one more --timeout', 'a', { ...both, a: down(10_001) }, 'to b after 10000'],
+  [
+    'keeps it after one failed probe: this process may have been frozen',
     'a',
-    { a: down(60_000) },
-    'none',
-  ],
-  'keeps a single gateway while it drains': ['a', { a: draining(3) }, 'keep'],
-  'names the first reachable gateway': [
-    '',
-    { a: down(100), b: reachable, c: reachable },
-    'to b after 0',
-  ],
-  'names none before one was probed': ['', { a: unknown, b: unknown }, 'none'],
-  'names no gateway that drains': ['', { a: draining(0), b: down(5) }, 'none'],
-  'keeps the active one while it is reachable, whatever the order in --gateway': [
-    'b',
-    { a: reachable, b: reachable },
+    { ...both, a: down(60_000, 1) },
     'keep',
   ],
-  'keeps the active one while it was not probed yet': ['a', { a: unknown, b: reachable }, 'keep'],
-  'keeps the active one while it is unreachable for less than --timeout': [
-    'a',
-    { a: down(TIMEOUT - 1), b: reachable },
-    'keep',
-  ],
-  'keeps the active one when it is unreachable for exactly --timeout': [
-    'a',
-    { a: down(TIMEOUT), b: reachable },
-    'keep',
-  ],
-  'moves when it is unreachable for longer, after one more --timeout': [
-    'a',
-    { a: down(TIMEOUT + 1), b: reachable },
-    'to b after 10000',
-  ],
-  'does not move after a single failed probe: this process may have been frozen': [
-    'a',
-    { a: down(60_000, { probes: 1 }), b: reachable },
-    'keep',
-  ],
-  'has no gateway to move to while all are unreachable': [
-    'a',
-    { a: down(60_000), b: down(60_000) },
-    'none',
-  ],
-  'does not move to a gateway that drains': [
+  ['has no successor if all are unreachable', 'a', { a: down(60_000), b: down(60_000) }, 'none'],
+  [
+    'does not move to a gateway that drains',
     'a',
     { a: down(60_000), b: draining(0), c: reachable },
     'to c after 10000',
   ],
-  'keeps the active one while it drains with calls under way': [
-    'a',
-    { a: draining(1), b: reachable },
-    'keep',
-  ],
-  'moves at once when the active one is drained': [
-    'a',
-    { a: draining(0), b: reachable },
-    'to b after 0',
-  ],
-  'moves after one ownership period when the active one was removed from --gateway': [
+  ['keeps it while it drains with calls under way', 'a', { ...both, a: draining(1) }, 'keep'],
+  ['moves at once when it has drained', 'a', { ...both, a: draining(0) }, 'to b after 0'],
+  [
+    'moves from one that is not in --gateway after the time of doubt',
     'x',
-    { a: reachable, b: reachable },
+    both,
     'to a after 40000',
   ],
-  'moves to a single remaining gateway after the same time': [
-    'x',
-    { a: unknown },
-    'to a after 40000',
-  ],
-};
+  ['moves to a single remaining one after that time', 'x', { a: unknown }, 'to a after 40000'],
+];
 
 describe('decideFailover', () => {
-  for (const [title, [active, health, expected]] of Object.entries(table)) {
+  for (const [title, active, health, expected] of table)
     it(title, () => assert.equal(describeDecision(decide(active, health)), expected));
-  }
 
   it('gives the reason for a move', () => {
     const decision = decide('a', { a: down(TIMEOUT + 1), b: reachable });
@@ -129,12 +88,9 @@ describe('healthAfterProbe', () => {
   it('counts the time of failures from the start of the first failed probe', () => {
     const failed = { kind: 'failed', reason: 'refused' } as const;
     const first = healthAfterProbe(reachable, failed, 100);
-    assert.deepEqual(healthAfterProbe(first, { ...failed, reason: 'later' }, 600), {
-      kind: 'unreachable',
-      sinceMs: 100,
-      probes: 2,
-      reason: 'later',
-    });
+    const second = healthAfterProbe(first, { ...failed, reason: 'later' }, 600);
+    const expected = { kind: 'unreachable', sinceMs: 100, probes: 2, reason: 'later' };
+    assert.deepEqual(second, expected);
   });
 
   it('forgets failures after an answer', () => {

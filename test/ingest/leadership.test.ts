@@ -29,19 +29,15 @@ describe('Leadership', () => {
   let queue: LeaderOnlyQueue;
   let resync: Resync;
   let leadership: Leadership;
-  let ownLeader: OwnLeader | undefined, trouble: string | undefined;
+  let ownLeader: OwnLeader | undefined, link: { trouble: string | undefined };
   let serves: Set<string>, lines: string[];
 
   const place = () => ({ redis: server.redis, prefix: 'csi', driver });
   const termOf = (): Promise<string | null> => server.redis.get(`{csi}:term:${driver}`);
   const note = (what: string) => (): void => void done.push(what);
   const open = (): Leadership => {
-    const log = createLogger({
-      name: 'test',
-      verbosity: 0,
-      format: 'text',
-      write: (line) => void lines.push(line),
-    });
+    const write = (line: string): void => void lines.push(line);
+    const log = createLogger({ name: 'test', verbosity: 0, format: 'text', write });
     queue = new LeaderOnlyQueue(
       { ensureQueued: note('queued'), enqueueNow: note('now'), promote: note('promoted') },
       60_000,
@@ -60,18 +56,11 @@ describe('Leadership', () => {
     return new Leadership({
       namespace: 'default',
       place: place(),
-      link: {
-        get trouble() {
-          return trouble;
-        },
-      },
+      link,
       queue,
       journal,
       dispatcher: {
-        begin: (leading) => {
-          begun.push(leading);
-          done.push('begun');
-        },
+        begin: (leading) => (begun.push(leading), note('begun')()),
         end: note('ended'),
         look: () => Promise.resolve(),
       },
@@ -80,10 +69,7 @@ describe('Leadership', () => {
       pause: { learn: () => undefined, forget: note('pause forgotten') },
       sweep: { begin: note('swept'), tick: () => undefined },
       ownLeader,
-      prepare: () => {
-        done.push('prepared');
-        return Promise.resolve();
-      },
+      prepare: () => Promise.resolve(note('prepared')()),
       serves,
       driverTrouble: () => undefined,
       log,
@@ -107,7 +93,7 @@ describe('Leadership', () => {
     begun = [];
     lines = [];
     serves = new Set();
-    trouble = undefined;
+    link = { trouble: undefined };
     ownLeader = undefined;
     lease = {
       isLeader: true,
@@ -140,19 +126,14 @@ describe('Leadership', () => {
     resync.stop();
   });
 
+  const STEPS = 'ended; Lease 7, term 7; journal of 7; emptied; prepared; begun; queued'.split(
+    '; ',
+  );
+
   it('writes its term, then the history to the Lease, reads the journal, and begins (J3)', async () => {
     leadership.begin(lease);
     await untilBegun();
-    assert.deepEqual(done, [
-      'swept',
-      'ended',
-      'Lease 7, term 7',
-      'journal of 7',
-      'emptied',
-      'prepared',
-      'begun',
-      'queued',
-    ]);
+    assert.deepEqual(done, ['swept', ...STEPS]);
     const { history, isOfHistory } = await readHistory(place());
     assert.deepEqual([begun[0]?.history, isOfHistory], [history, true]);
     assert.equal(leadership.annotations(lease)['sutler.dev/redis-history'], `7/${history}`);
@@ -182,7 +163,7 @@ describe('Leadership', () => {
     done = [];
     queue.ensureQueued(key);
     leadership.tick(lease.seen);
-    await sleep(100);
+    await leadership.report(lease.seen);
     assert.deepEqual([done, serves.size], [[], 0]);
   });
 
@@ -209,15 +190,7 @@ describe('Leadership', () => {
       await lose();
       leadership.tick(lease.seen);
       await untilBegun(2);
-      assert.deepEqual(done, [
-        'ended',
-        'Lease 7, term 7',
-        'journal of 7',
-        'emptied',
-        'prepared',
-        'begun',
-        'queued',
-      ]);
+      assert.deepEqual(done, STEPS);
       assert.notEqual(begun[1]?.history, begun[0]?.history);
       assert.match(lines.join(''), /Redis has lost its data or failed over/);
     });
@@ -228,27 +201,21 @@ describe('Leadership', () => {
     await untilBegun(2);
   });
 
-  it('resyncs when Redis can be reached again and lost nothing', async () => {
-    await beginAnew();
-    leadership.request('Redis can be reached again');
-    await until(() => done.includes('queued'), 'it resyncs');
-    assert.deepEqual(done, ['queued']);
-  });
-
-  it('resyncs when changes may have been missed', async () => {
-    await beginAnew();
-    leadership.request('changes may have been missed');
-    await until(() => done.includes('queued'), 'it resyncs');
-    assert.deepEqual(done, ['queued']);
-  });
+  for (const why of ['Redis can be reached again', 'changes may have been missed'] as const)
+    it(`resyncs when ${why}`, async () => {
+      await beginAnew();
+      leadership.request(why);
+      await until(() => done.includes('queued'), 'it resyncs');
+      assert.deepEqual(done, ['queued']);
+    });
 
   it('asks nothing of a Redis that can’t be reached', async () => {
-    trouble = 'away';
+    link.trouble = 'away';
     leadership.begin(lease);
     leadership.tick(lease.seen);
     await sleep(100);
     assert.deepEqual([begun, await termOf()], [[], null]);
-    trouble = undefined;
+    link.trouble = undefined;
     leadership.tick(lease.seen);
     await untilBegun();
   });

@@ -42,36 +42,28 @@ describe('a claim that is to get a job', () => {
     return { needsNode: found?.needsNode, reads };
   };
 
-  it('needs no node where one was selected after the copy was made', async () => {
-    assert.deepEqual(await plan(at(), at('n'), true), { needsNode: false, reads: 1 });
-  });
+  const NEEDS_NONE = { needsNode: false, reads: 0 };
 
-  it('needs a node where none is selected', async () => {
-    assert.deepEqual(await plan(at(), at(), true), { needsNode: true, reads: 1 });
-  });
+  it('needs no node where one was selected after the copy was made', async () =>
+    assert.deepEqual(await plan(at(), at('n'), true), { needsNode: false, reads: 1 }));
 
-  it('is not read where its copy names a node', async () => {
-    assert.deepEqual(await plan(at('n'), at('n'), true), { needsNode: false, reads: 0 });
-  });
+  it('needs a node where none is selected', async () =>
+    assert.deepEqual(await plan(at(), at(), true), { needsNode: true, reads: 1 }));
 
-  it('gets none if its volume was written meanwhile', async () => {
-    assert.deepEqual(await plan(at(), at(), false, true), { needsNode: undefined, reads: 0 });
-  });
+  it('is not read where its copy names a node', async () =>
+    assert.deepEqual(await plan(at('n'), at('n'), true), NEEDS_NONE));
+
+  it('is not read by a process that serves all nodes', async () =>
+    assert.deepEqual(await plan(at(), at(), false), NEEDS_NONE));
+
+  it('gets none if its volume was written meanwhile', async () =>
+    assert.equal((await plan(at(), at(), false, true)).needsNode, undefined));
 
   it('gets one although it has a volume, to release it as the source of a clone', async () => {
     const { metadata, ...others } = at();
-    const released: Claim = {
-      ...others,
-      metadata: {
-        ...metadata,
-        deletionTimestamp: '2026-01-01T00:00:00Z',
-        finalizers: [CLONE_PROTECTION],
-      },
-    };
-    assert.deepEqual(await plan(released, released, false, true), { needsNode: false, reads: 0 });
-  });
-
-  it('is not read by a process that serves all nodes', async () => {
-    assert.deepEqual(await plan(at(), at(), false), { needsNode: false, reads: 0 });
+    const deletionTimestamp = '2026-01-01T00:00:00Z';
+    const finalizers = [CLONE_PROTECTION];
+    const released = { ...others, metadata: { ...metadata, deletionTimestamp, finalizers } };
+    assert.deepEqual(await plan(released, released, false, true), NEEDS_NONE);
   });
 });

@@ -97,14 +97,6 @@ describe('notice reader', { concurrency: true }, () => {
     assert.deepEqual(bed.reads[0], 'persistentvolumeclaims/n/a');
   });
 
-  it('reads an object once for notices that come together', async (t) => {
-    const { bed } = await openBed(t);
-    await bed.send('a', 'b', 'a', 'a');
-    await bed.send('last');
-    await until(() => bed.looks.includes('last'), 'all are read');
-    assert.ok(bed.looks.filter((name) => name === 'a').length < 3, bed.looks.join(' '));
-  });
-
   it('leaves further notices in the stream while 32 objects are being read', async (t) => {
     const { bed } = await openBed(t);
     let underWay = 0;

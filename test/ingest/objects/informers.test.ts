@@ -20,7 +20,6 @@ describe('Informers', () => {
   let source: Informers;
   let handler: EventHandler;
   let enqueued: { key: KeyToQueue; isNow: boolean }[] = [];
-  let promoted: string[] = [];
   let onHint: () => void = () => undefined;
   const queue = new LeaderOnlyQueue(
     {
@@ -32,10 +31,7 @@ describe('Informers', () => {
         enqueued.push({ key, isNow: true });
         onHint();
       },
-      promote(key) {
-        promoted.push(key.name);
-        onHint();
-      },
+      promote: () => undefined,
     },
     0,
   );
@@ -74,32 +70,31 @@ describe('Informers', () => {
       source.hasVolume(marker);
     while (!isThere()) await systemClock.sleep(5);
   };
-  const aVolume = (name: string, claimRef?: Volume['spec']['claimRef']) =>
+  const aVolume = (name: string, more: Partial<Volume['spec']> = {}) =>
     kube.create<Volume>(volumes, undefined, {
       metadata: { name },
       spec: {
         capacity: { storage: '1Mi' },
         accessModes: ['ReadWriteOnce'],
         persistentVolumeReclaimPolicy: 'Retain',
-        ...(claimRef === undefined ? {} : { claimRef }),
         csi: { driver: DRIVER, volumeHandle: `h-${name}` },
+        ...more,
       },
     });
+  /** A volume of this driver and handle that is to be deleted. */
+  const releasedVolume = async (name: string, driver: string, volumeHandle: string) => {
+    const csi = { driver, volumeHandle };
+    await aVolume(name, { persistentVolumeReclaimPolicy: 'Delete', csi });
+    const body = { status: { phase: 'Released' } };
+    await kube.patch(volumes, { name }, { type: 'merge', body, subresource: 'status' });
+  };
 
   before(async () => {
     cluster = await openSandboxCluster();
-    kube = createKubeClient({
-      access: cluster.access,
-      userAgent: 'test',
-      log: silentLog,
-    });
+    kube = createKubeClient({ access: cluster.access, userAgent: 'test', log: silentLog });
     await aClass('there');
     await aClaim('before-start', 'there');
-    source = new Informers({
-      client: kube,
-      log: silentLog,
-      metrics: new Registry(),
-    });
+    source = new Informers({ client: kube, log: silentLog, metrics: new Registry() });
     const driver = { name: DRIVER, controllerCapabilities: new Set(['CLONE_VOLUME']) };
     handler = new EventHandler(driver, queue, source, silentLog);
     const served = source.serve(handler, () => undefined);
@@ -113,7 +108,6 @@ describe('Informers', () => {
   });
   beforeEach(() => {
     enqueued = [];
-    promoted = [];
   });
 
   it('lists a claim from before its start as outstanding', async () => {
@@ -144,18 +138,7 @@ describe('Informers', () => {
   });
 
   it('enqueues a volume when it is Released', async () => {
-    const spec = {
-      capacity: { storage: '1Mi' },
-      accessModes: ['ReadWriteOnce'],
-      persistentVolumeReclaimPolicy: 'Delete',
-      csi: { driver: DRIVER, volumeHandle: 'h' },
-    };
-    await kube.create<Volume>(volumes, undefined, { metadata: { name: 'static' }, spec });
-    await kube.patch(
-      volumes,
-      { name: 'static' },
-      { type: 'merge', body: { status: { phase: 'Released' } }, subresource: 'status' },
-    );
+    await releasedVolume('static', DRIVER, 'h');
     await until(() => names().includes('static'));
     assert.equal(enqueued.find(({ key }) => key.name === 'static')?.key.kind, 'volume');
   });
@@ -176,77 +159,17 @@ describe('Informers', () => {
     );
   });
 
-  const finalizers = (...names: string[]) =>
-    ({ type: 'merge', body: { metadata: { finalizers: names } } }) as const;
-
-  it('enqueues nothing when the finalizer of a clone source is added', async () => {
-    await kube.patch<Claim>(
-      claims,
-      { namespace: 'default', name: 'before-start' },
-      finalizers('provisioner.storage.kubernetes.io/cloning-protection'),
-    );
-    await caughtUp();
-    assert.deepEqual(names(), []);
-  });
-
-  it('only promotes a volume that is being deleted', async () => {
-    const OURS = 'external-provisioner.volume.kubernetes.io/finalizer';
-    await kube.patch<Volume>(
-      volumes,
-      { name: 'static' },
-      finalizers(OURS, 'kubernetes.io/pv-protection'),
-    );
-    await caughtUp();
-    enqueued = [];
-    const deleted = await kube.delete<Volume>(volumes, { name: 'static' });
-    assert.ok(deleted?.metadata.deletionTimestamp !== undefined);
-    await caughtUp();
-    await kube.patch<Volume>(volumes, { name: 'static' }, finalizers(OURS));
-    await caughtUp();
-    assert.deepEqual(names(), []);
-    assert.deepEqual(promoted, ['static', 'static']);
-    await kube.patch<Volume>(volumes, { name: 'static' }, finalizers());
-  });
-
-  it('enqueues a claim at once when its selected node is removed and set again', async () => {
-    const late = {
-      metadata: { name: 'late' },
-      provisioner: DRIVER,
-      volumeBindingMode: 'WaitForFirstConsumer',
-    };
-    await kube.create(classes, undefined, late);
-    const node = (name: string | null) =>
-      kube.patch<Claim>(
-        claims,
-        { namespace: 'default', name: 'moving' },
-        {
-          type: 'merge',
-          body: { metadata: { annotations: { 'volume.kubernetes.io/selected-node': name } } },
-        },
-      );
-    await aClaim('moving', 'late');
-    await node('n1');
-    await until(() => names().includes('moving'));
-    await node(null);
-    await caughtUp();
-    enqueued = [];
-    await node('n2');
-    await until(() => names().includes('moving'));
-    assert.deepEqual(
-      enqueued.map(({ key, isNow }) => [key.name, isNow]),
-      [['moving', true]],
-    );
-  });
-
-  const selectNode = (name: string) =>
-    kube.patch(
-      claims,
-      { namespace: 'default', name },
-      {
-        type: 'merge',
-        body: { metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'n' } } },
-      },
-    );
+  const selectNode = (name: string) => {
+    const annotations = { 'volume.kubernetes.io/selected-node': 'n' };
+    const body = { metadata: { annotations } };
+    return kube.patch(claims, { namespace: 'default', name }, { type: 'merge', body });
+  };
+  /** Deletes a volume at once, without waiting for its finalizers. */
+  const deleteVolume = async (name: string): Promise<void> => {
+    const body = { metadata: { finalizers: [] } };
+    await kube.patch(volumes, { name }, { type: 'merge', body });
+    await kube.delete(volumes, { name });
+  };
 
   it('ignores a claim while a volume has its name, until that is deleted (P-02, R-01)', async () => {
     const claim = await aClaim('served', 'there');
@@ -259,8 +182,7 @@ describe('Informers', () => {
     await aClaim('after-served', 'there');
     await until(() => names().includes('after-served'));
     assert.deepEqual(names(), ['after-served']);
-    await kube.patch(volumes, { name }, finalizers());
-    await kube.delete(volumes, { name });
+    await deleteVolume(name);
     await until(() => names().includes('served'));
     assert.ok((await outstanding()).includes('served'));
   });
@@ -269,35 +191,10 @@ describe('Informers', () => {
     const claim = await aClaim('named', 'there');
     await until(() => names().includes('named'));
     const { name, uid } = claim.metadata;
-    await aVolume('of-named', { namespace: 'default', name, uid });
+    await aVolume('of-named', { claimRef: { namespace: 'default', name, uid } });
     enqueued = [];
-    await kube.patch(volumes, { name: 'of-named' }, finalizers());
-    await kube.delete(volumes, { name: 'of-named' });
+    await deleteVolume('of-named');
     await until(() => names().includes('named'));
-  });
-
-  it('enqueues a clone source when it is being deleted, not before (K-07, K-08)', async () => {
-    const ref = { namespace: 'default', name: 'source' };
-    await aClaim('source', 'there');
-    await kube.patch<Claim>(claims, ref, {
-      type: 'merge',
-      body: {
-        spec: { volumeName: 'pv' },
-        metadata: { finalizers: ['provisioner.storage.kubernetes.io/cloning-protection'] },
-      },
-    });
-    await caughtUp();
-    assert.ok(!(await outstanding()).includes('source'));
-    enqueued = [];
-    await kube.patch(claims, ref, {
-      type: 'merge',
-      body: { metadata: { annotations: { note: 'x' } } },
-    });
-    await aClaim('after-source', 'there');
-    await until(() => names().includes('after-source'));
-    assert.deepEqual(names(), ['after-source']);
-    await kube.delete(claims, ref);
-    await until(() => names().includes('source'));
   });
 
   it('enqueues what a notice names and the watch has not reported, and only that', async () => {
@@ -323,40 +220,26 @@ describe('Informers', () => {
   it('shows a driver that is served later its volumes, until it is stopped', async () => {
     const other = 'later.example';
     const names: string[] = [];
-    const create = async (name: string): Promise<void> => {
-      const csi = { driver: other, volumeHandle: 'of-later' };
-      await kube.create<Volume>(volumes, undefined, {
-        metadata: { name },
-        spec: {
-          capacity: { storage: '1Mi' },
-          accessModes: ['ReadWriteOnce'],
-          persistentVolumeReclaimPolicy: 'Delete',
-          csi,
-        },
-      });
-      const body = { status: { phase: 'Released' } };
-      await kube.patch(volumes, { name }, { type: 'merge', body, subresource: 'status' });
-    };
+    const create = (name: string) => releasedVolume(name, other, 'of-later');
     const outstandingVolumes = async (): Promise<string[]> => {
       const found: string[] = [];
-      for await (const { metadata } of source.volumes()) found.push(metadata.name);
+      for await (const { metadata } of source.volumes())
+        if (metadata.name.startsWith('of-later')) found.push(metadata.name);
       return found;
     };
     await create('of-later-1');
     await caughtUp();
     assert.deepEqual(await outstandingVolumes(), []);
     const pass = ({ name }: JobKey) => void names.push(name);
-    const queueOfLater = {
-      isAllowing: true,
-      ensureQueued: pass,
-      enqueueNow: pass,
-      promote: pass,
-    };
+    const producer = { ensureQueued: pass, enqueueNow: pass, promote: pass };
     const ofLater = { name: other, controllerCapabilities: new Set<string>() };
-    const later = source.serve(
-      new EventHandler(ofLater, queueOfLater, source, silentLog),
-      () => undefined,
+    const laterHandler = new EventHandler(
+      ofLater,
+      { isAllowing: true, ...producer },
+      source,
+      silentLog,
     );
+    const later = source.serve(laterHandler, () => undefined);
     await later.waitForSync(AbortSignal.timeout(10_000));
     assert.deepEqual(names, ['of-later-1']);
     await create('of-later-2');
@@ -393,13 +276,5 @@ describe('Informers', () => {
     );
     await own.stop();
     assert.equal(lists, 2);
-  });
-
-  it('passes on nothing while the leader queue blocks', async () => {
-    queue.block();
-    await aClaim('blocked', 'there');
-    while (!(await outstanding()).includes('blocked')) await systemClock.sleep(5);
-    queue.allow(() => true);
-    assert.deepEqual(names(), []);
   });
 });

@@ -84,68 +84,64 @@ describe('claimNeed', () => {
   for (const [title, given] of Object.entries(accepted))
     it(`accepts a claim ${title}`, () => assert.equal(describeNeed(given), 'job'));
 
-  const ignored: Readonly<Record<string, Case & { readonly reason: RegExp }>> = {
-    'that names its volume (P-06, P-48)': {
-      spec: { volumeName: 'pv' },
-      reason: /already names its volume/,
-    },
-    'without annotation and class, for the missing annotation (P-49)': {
-      annotations: {},
-      cls: null,
-      reason: /not annotated/,
-    },
-    'for another provisioner (P-01, P-50)': {
-      annotations: { [GA]: 'other' },
-      reason: /for provisioner other/,
-    },
-    'for another provisioner by the beta annotation (P-51)': {
-      annotations: { [BETA]: 'other' },
-      reason: /for provisioner other/,
-    },
-    'without annotation (P-52)': { annotations: {}, reason: /not annotated/ },
-    'for another provisioner by the GA annotation, ours by the beta one (P-53)': {
-      annotations: { [GA]: 'other', [BETA]: DRIVER },
-      reason: /for provisioner other/,
-    },
-    'for the in-tree name, not migrated (P-54)': {
-      annotations: { [GA]: IN_TREE },
-      reason: /for provisioner kubernetes.io\/in-tree/,
-    },
-    'for the in-tree name, migrated to another driver (P-54)': {
-      annotations: { [GA]: IN_TREE, [MIGRATED_TO]: 'other' },
-      reason: /for provisioner kubernetes.io\/in-tree/,
-    },
-    'for another provisioner, though annotated as migrated to the driver': {
-      annotations: { [GA]: 'other', [MIGRATED_TO]: DRIVER },
-      reason: /for provisioner other/,
-    },
-    'with WaitForFirstConsumer and no node (P-56)': {
-      cls: late,
-      reason: /no node is selected/,
-    },
-    'with WaitForFirstConsumer and an empty node': {
-      annotations: { [GA]: DRIVER, [NODE]: '' },
-      cls: late,
-      reason: /no node/,
-    },
-    'whose GA annotation is empty, ours by the beta one (R-03)': {
-      annotations: { [GA]: '', [BETA]: DRIVER },
-      reason: /for provisioner $/,
-    },
-    'whose class is missing, with that reason (P-07, R-04)': {
-      cls: null,
-      reason: /^storageClass "class" not found$/,
-    },
-    'whose class belongs to another driver (R-05)': {
-      cls: aClass({ provisioner: 'other' }),
-      reason: /belongs to provisioner other/,
-    },
-    'whose volume exists (P-02, R-01)': {
-      hasVolume: true,
-      reason: /volume of the claim exists/,
-    },
-  };
-  for (const [title, { reason, ...given }] of Object.entries(ignored))
+  const ignored: readonly [title: string, Case, reason: RegExp][] = [
+    ['that names its volume (P-06, P-48)', { spec: { volumeName: 'pv' } }, /already names its vol/],
+    ['without annotation and class (P-49)', { annotations: {}, cls: null }, /not annotated/],
+    [
+      'for another provisioner (P-01, P-50)',
+      { annotations: { [GA]: 'other' } },
+      /provisioner other/,
+    ],
+    [
+      'for another one by the beta (P-51)',
+      { annotations: { [BETA]: 'other' } },
+      /provisioner other/,
+    ],
+    ['without annotation (P-52)', { annotations: {} }, /not annotated/],
+    [
+      'for another provisioner by the GA annotation, ours by the beta one (P-53)',
+      { annotations: { [GA]: 'other', [BETA]: DRIVER } },
+      /provisioner other/,
+    ],
+    [
+      'for the in-tree name, not migrated (P-54)',
+      { annotations: { [GA]: IN_TREE } },
+      /for provisioner kubernetes.io\/in-tree/,
+    ],
+    [
+      'for the in-tree name, migrated to another driver (P-54)',
+      { annotations: { [GA]: IN_TREE, [MIGRATED_TO]: 'other' } },
+      /for provisioner kubernetes.io\/in-tree/,
+    ],
+    [
+      'for another provisioner, though annotated as migrated to the driver',
+      { annotations: { [GA]: 'other', [MIGRATED_TO]: DRIVER } },
+      /provisioner other/,
+    ],
+    ['with WaitForFirstConsumer and no node (P-56)', { cls: late }, /no node is selected/],
+    [
+      'with WaitForFirstConsumer and an empty node',
+      { annotations: { [GA]: DRIVER, [NODE]: '' }, cls: late },
+      /no node/,
+    ],
+    [
+      'whose GA annotation is empty, ours by the beta one (R-03)',
+      { annotations: { [GA]: '', [BETA]: DRIVER } },
+      /for provisioner $/,
+    ],
+    [
+      'whose class is missing, with that reason (P-07, R-04)',
+      { cls: null },
+      /^storageClass "class" not found$/,
+    ],
+    [
+      'whose class belongs to another driver (R-05)',
+      { cls: aClass({ provisioner: 'other' }) },
+      /belongs to provisioner other/,
+    ],
+    ['whose volume exists (P-02, R-01)', { hasVolume: true }, /volume of the claim exists/],
+  ];
+  for (const [title, given, reason] of ignored)
     it(`ignores a claim ${title}`, () => assert.match(describeNeed(given), reason));
 
   const cloneSource = (change: Partial<Claim['metadata']>): Claim =>
@@ -165,14 +161,8 @@ describe('claimNeed', () => {
   });
 
   it('ignores a claim that is being deleted without our finalizer (K-06)', () => {
-    assert.equal(
-      claimNeed(
-        cloneSource({ ...deleted, finalizers: ['kubernetes.io/pvc-protection'] }),
-        cloning,
-        lookups,
-      ).kind,
-      'ignore',
-    );
+    const claim = cloneSource({ ...deleted, finalizers: ['kubernetes.io/pvc-protection'] });
+    assert.equal(claimNeed(claim, cloning, lookups).kind, 'ignore');
   });
 
   it('ignores a claim of another driver, whatever finalizers it has', () => {
@@ -191,60 +181,43 @@ describe('claimNeed', () => {
 });
 
 describe('judgeClaimChange', () => {
-  const source = aClaim({ metadata: { finalizers: [CLONE_PROTECTION] } });
-  const deletedSource = aClaim({
-    metadata: { finalizers: [CLONE_PROTECTION], deletionTimestamp: '2026-01-01T00:00:00Z' },
-  });
+  const finalizers = [CLONE_PROTECTION];
+  const deletionTimestamp = '2026-01-01T00:00:00Z';
+  const onNode = { [GA]: DRIVER, [NODE]: 'n' };
   const edited = (change: Parameters<typeof aClaim>[0] = {}): Claim => {
     const claim = aClaim(change);
     return { ...claim, metadata: { ...claim.metadata, resourceVersion: 'next' } };
   };
-  const judge = (claim: Claim, previous = aClaim()) =>
-    judgeClaimChange(claim, previous, true, driver);
+  const needed: readonly [what: string, claim: Claim, verdict: string | undefined][] = [
+    ['one now if it was edited', edited(), 'enqueueNow'],
+    ['one now for a node', edited({ metadata: { annotations: onNode } }), 'enqueueNow'],
+    ['none if only a finalizer was added', edited({ metadata: { finalizers } }), undefined],
+    [
+      'one now if a finalizer and the node were added',
+      edited({ metadata: { finalizers, annotations: onNode } }),
+      'enqueueNow',
+    ],
+    ['none if it was only listed again', aClaim(), undefined],
+    ['none if it names its volume', edited({ spec: { volumeName: 'pv' } }), undefined],
+    ['none if it is bound', { ...edited(), status: { phase: 'Bound' } }, undefined],
+    ['one now if it is deleted', edited({ metadata: { deletionTimestamp } }), 'enqueueNow'],
+  ];
+  for (const [what, claim, verdict] of needed)
+    it(`asks for ${what}`, () =>
+      assert.equal(judgeClaimChange(claim, aClaim(), true, driver), verdict));
 
   it('asks for a job of a claim that needed no job before', () => {
-    assert.equal(
-      judgeClaimChange(aClaim(), aClaim({ metadata: { annotations: {} } }), false, driver),
-      'ensureQueued',
-    );
+    const before = aClaim({ metadata: { annotations: {} } });
+    assert.equal(judgeClaimChange(aClaim(), before, false, driver), 'ensureQueued');
   });
 
-  it('asks for one now if the volume controller asked for a volume before', () => {
-    assert.equal(judgeClaimChange(aClaim(), aClaim(), false, driver), 'enqueueNow');
-  });
-
-  it('asks for one now at any change of a claim that needs a job', () => {
-    assert.equal(
-      judge(edited({ metadata: { annotations: { [GA]: DRIVER, [NODE]: 'n' } } })),
-      'enqueueNow',
-    );
-    assert.equal(judge(edited()), 'enqueueNow');
-  });
-
-  it('asks for none if only a finalizer was added, and for one now if the node changed too', () => {
-    const finalizers = [CLONE_PROTECTION];
-    const annotations = { [GA]: DRIVER, [NODE]: 'n' };
-    assert.equal(judge(edited({ metadata: { finalizers } })), undefined);
-    assert.equal(judge(edited({ metadata: { finalizers, annotations } })), 'enqueueNow');
-  });
-
-  it('asks for none if the claim was only listed again', () =>
-    assert.equal(judge(aClaim()), undefined));
-
-  it('asks for none if the volume controller binds the claim', () => {
-    assert.equal(judge(edited({ spec: { volumeName: 'pv' } })), undefined);
-    assert.equal(judge({ ...edited(), status: { phase: 'Bound' } }), undefined);
-  });
+  it('asks for one now if the volume controller asked for a volume before', () =>
+    assert.equal(judgeClaimChange(aClaim(), aClaim(), false, driver), 'enqueueNow'));
 
   it('asks for one if a clone source is deleted and the driver clones', () => {
-    assert.equal(judgeClaimChange(deletedSource, source, true, cloning), 'ensureQueued');
-  });
-
-  it('asks for one now of a deleted claim, so that its job sees that soon', () => {
-    assert.equal(
-      judge(edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } })),
-      'enqueueNow',
-    );
+    const source = aClaim({ metadata: { finalizers } });
+    const deleted = aClaim({ metadata: { finalizers, deletionTimestamp } });
+    assert.equal(judgeClaimChange(deleted, source, true, cloning), 'ensureQueued');
   });
 });
 
@@ -256,19 +229,12 @@ describe('judgeVolumeChange', () => {
   };
 
   it('asks for a job now if a new policy changes what must be done', () => {
-    assert.equal(
-      judgeVolumeChange(
-        edited({ spec: { persistentVolumeReclaimPolicy: 'Retain' } }),
-        released,
-        driver,
-      ),
-      'enqueueNow',
-    );
+    const retained = edited({ spec: { persistentVolumeReclaimPolicy: 'Retain' } });
+    assert.equal(judgeVolumeChange(retained, released, driver), 'enqueueNow');
   });
 
-  it('asks for one now at other changes, such as an annotation that names a secret', () => {
-    assert.equal(judgeVolumeChange(edited(), released, driver), 'enqueueNow');
-  });
+  it('asks for one now at other changes, such as an annotation that names a secret', () =>
+    assert.equal(judgeVolumeChange(edited(), released, driver), 'enqueueNow'));
 
   it('promotes a delayed one if the deletion begins, or for a change after that', () => {
     const deleted = edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } });

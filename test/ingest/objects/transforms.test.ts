@@ -14,23 +14,17 @@ const finalizers = [
   'provisioner.storage.kubernetes.io/cloning-protection',
 ];
 
+const annotated = (annotations: Readonly<Record<string, string>>): Claim =>
+  aClaim({ metadata: { annotations } });
 const claims: Readonly<Record<string, Claim>> = {
   'an eligible claim': aClaim(),
   'a bound claim': aClaim({ spec: { volumeName: 'pv' } }),
-  'a foreign claim': aClaim({
-    metadata: { annotations: { 'volume.kubernetes.io/storage-provisioner': 'other' } },
+  'a foreign claim': annotated({ 'volume.kubernetes.io/storage-provisioner': 'other' }),
+  'a claim with the beta annotations': annotated({
+    'volume.beta.kubernetes.io/storage-provisioner': DRIVER,
+    'volume.beta.kubernetes.io/storage-class': 'class',
   }),
-  'a claim with the beta annotations': aClaim({
-    metadata: {
-      annotations: {
-        'volume.beta.kubernetes.io/storage-provisioner': DRIVER,
-        'volume.beta.kubernetes.io/storage-class': 'class',
-      },
-    },
-  }),
-  'a claim that waits for its node': aClaim({
-    metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'n' } },
-  }),
+  'a claim with a node': annotated({ 'volume.kubernetes.io/selected-node': 'n' }),
   'a claim that is restored': { ...aClaim({ spec: { dataSource } }), status: { phase: 'Pending' } },
   'a claim that is restored from another namespace': {
     ...aClaim({ spec: { dataSourceRef: { ...dataSource, namespace: 'other' } } }),
