@@ -74,13 +74,12 @@ function changing(dice: Dice): Part {
         throw status(code, 'not yet');
     },
     between: async (scene) => {
-      // If nothing failed yet, the change may start the first attempt, at a time that depends on
+      // If nothing failed yet, the change might start the first attempt, at a time that depends on
       // the volume controller.
-      const hasFailed = scene.hasEvent('ProvisioningFailed', 'not yet');
-      if (!hasFailed) scene.happened.add('go');
+      if (!scene.hasEvent('ProvisioningFailed', 'not yet')) return;
       await change.between?.(scene);
       const count = scene.calls('CreateVolume').length;
-      if (hasFailed) await soon(scene, () => scene.calls('CreateVolume').length >= count + 2);
+      await soon(scene, () => scene.calls('CreateVolume').length >= count + 2);
     },
   };
 }
