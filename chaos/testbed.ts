@@ -361,7 +361,7 @@ async function freezeProgram(
 async function redirect(kubeconfig: string, dir: string, host: string): Promise<string> {
   const path = join(dir, 'kubeconfig-proxied');
   const text = await readFile(kubeconfig, 'utf8');
-  await writeFile(path, text.replace(/(server: "?https:\/\/)127\.0\.0\.1:\d+/, `$1${host}`), {
+  await writeFile(path, text.replace(/(server"?: "?https?:\/\/)127\.0\.0\.1:\d+/, `$1${host}`), {
     mode: 0o600,
   });
   return path;
