@@ -1,11 +1,4 @@
-import type { Json, JsonObject } from './json-value.ts';
-
-/** One entry of a Status' `details.causes`. */
-export interface Cause {
-  readonly reason: string;
-  readonly message: string;
-  readonly field?: string;
-}
+import type { JsonObject } from './json-value.ts';
 
 /** The parts of a Status that differ between failures. */
 export interface Failure {
@@ -40,7 +33,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The names of a resource in errors: most use plural and group, validation uses the kind. */
+/** The names of a resource in errors: most use plural and group, 422 uses the kind. */
 export interface Named {
   readonly group: string;
   readonly plural: string;
@@ -106,18 +99,15 @@ export function conflict(resource: Named, name: string, why: string = MODIFIED):
   });
 }
 
-/** 403: admission refuses the object. */
+/** 403: the object may not be written or deleted. */
 export function forbidden(
   resource: Named,
   name: string,
   why: string,
-  causes: readonly Cause[] = [],
+  causes: readonly JsonObject[] = [],
 ): ApiError {
   const message = `${qualified(resource, resource.plural)} "${name}" is forbidden: ${why}`;
-  const details = {
-    ...detailsOf(resource, name, resource.plural),
-    ...(causes.length === 0 ? {} : { causes: causes.map(causeJson) }),
-  };
+  const details = { ...detailsOf(resource, name, resource.plural), causes: [...causes] };
   return new ApiError({ code: 403, reason: 'Forbidden', message, details });
 }
 
@@ -126,31 +116,16 @@ export function badRequest(message: string): ApiError {
   return new ApiError({ code: 400, reason: 'BadRequest', message });
 }
 
-/** 422, with one cause for each invalid field. */
+/** 422: a field of the object is invalid. */
 export function invalid(
-  resource: { readonly group: string; readonly kind: string },
+  resource: Named,
   name: string,
-  causes: readonly Cause[],
+  { field, why }: { readonly field: string; readonly why: string },
 ): ApiError {
-  const messages = causes.map((cause) => `${cause.field ?? ''}: ${cause.message}`);
-  const kind = resource.group === '' ? resource.kind : `${resource.kind}.${resource.group}`;
-  const list = messages.length === 1 ? (messages[0] ?? '') : `[${messages.join(', ')}]`;
-  const message = `${kind} "${name}" is invalid: ${list}`;
-  const details: JsonObject = {
-    ...(name === '' ? {} : { name }),
-    ...(resource.group === '' ? {} : { group: resource.group }),
-    ...(resource.kind === '' ? {} : { kind: resource.kind }),
-    causes: causes.map(causeJson),
-  };
+  const message = `${qualified(resource, resource.kind)} "${name}" is invalid: ${field}: ${why}`;
+  const causes = [{ reason: 'FieldValueInvalid', message: why, field }];
+  const details = { ...detailsOf(resource, name, resource.kind), causes };
   return new ApiError({ code: 422, reason: 'Invalid', message, details });
-}
-
-function causeJson(cause: Cause): Json {
-  return {
-    reason: cause.reason,
-    message: cause.message,
-    ...(cause.field === undefined ? {} : { field: cause.field }),
-  };
 }
 
 /** 410: the requested part of the history is no longer kept. */

@@ -1,6 +1,6 @@
 import type { KubeObject } from './kube-object.ts';
+import { memberAt, plainText, textsAt } from './json-value.ts';
 import type { Column } from './resource.ts';
-import { textsAt } from './json-value.ts';
 import { ageOf } from './time.ts';
 
 export const nameColumn: Column = {
@@ -16,14 +16,28 @@ export const ageColumn: Column = {
   cell: (o, nowMs) => ageOf(o.metadata.creationTimestamp, nowMs),
 };
 
-/** A text column. */
-export function textColumn(
+/** A text column.
+ * @param from      the path of the member (`spec.volumeName`), or what makes the text
+ * @param priority  1: with `-o wide` only */
+export function column(
   name: string,
-  text: (object: KubeObject) => string,
+  from: string | ((object: KubeObject) => string),
   priority = 0,
 ): Column {
-  return { name, type: 'string', priority, cell: text };
+  const cell = typeof from === 'string' ? textFrom(from.split('.')) : from;
+  return { name, type: 'string', priority, cell };
 }
+
+function textFrom(path: readonly string[]): (object: KubeObject) => string {
+  return (object) => plainText(memberAt(object, ...path));
+}
+
+/** The phase, or that the object is being deleted. */
+export const statusColumn = column('Status', (o) =>
+  o.metadata.deletionTimestamp === undefined
+    ? plainText(memberAt(o, 'status', 'phase'))
+    : 'Terminating',
+);
 
 const SHORT_MODES: Readonly<Record<string, string>> = {
   ReadWriteOnce: 'RWO',

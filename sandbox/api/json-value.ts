@@ -77,3 +77,12 @@ export function objectAt(value: Json | undefined, ...path: readonly string[]): J
   const found = memberAt(value, ...path);
   return isObject(found) ? found : {};
 }
+
+/** The object that is a member of another one; a new one where there is none. */
+export function childOf(parent: JsonObject, name: string): JsonObject {
+  const found = parent[name];
+  if (isObject(found)) return found;
+  const added: JsonObject = {};
+  parent[name] = added;
+  return added;
+}

@@ -7,7 +7,6 @@ export interface Metadata extends JsonObject {
   generateName?: string;
   uid: string;
   resourceVersion: string;
-  generation?: number;
   creationTimestamp: string;
   deletionTimestamp?: string;
   deletionGracePeriodSeconds?: number;
@@ -15,7 +14,6 @@ export interface Metadata extends JsonObject {
   annotations?: Record<string, string>;
   ownerReferences?: Json[];
   finalizers?: string[];
-  managedFields?: Json[];
 }
 
 /** One API object. `kind` and `apiVersion` are the first members, because lists cut these two off

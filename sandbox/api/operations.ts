@@ -1,37 +1,30 @@
-import { randomUUID } from 'node:crypto';
-import type { Review, Steps } from './admission/review.ts';
-import { alreadyExists, badRequest, conflict, forbidden, invalid, notFound } from './api-error.ts';
-import { required } from './field-error.ts';
+import { randomInt, randomUUID } from 'node:crypto';
 import {
+  alreadyExists,
+  ApiError,
+  badRequest,
+  conflict,
+  forbidden,
+  invalid,
+  notFound,
+} from './api-error.ts';
+import {
+  cloneJson,
   equalJson,
   isObject,
   objectAt,
-  plainText,
   textAt,
   type Json,
   type JsonObject,
 } from './json-value.ts';
 import { keyOf, type KubeObject, type Metadata } from './kube-object.ts';
-import { customResources } from './kinds/extensions.ts';
-import { namespaces, namespaceStays, PERMANENT_NAMESPACES } from './kinds/core.ts';
+import { namespaces } from './kinds/core.ts';
+import { customKinds, definitions } from './kinds/custom.ts';
 import { listPage, type ListPage, type ListQuery } from './list-query.ts';
-import { NamespaceSweep } from './namespace-sweep.ts';
-import { applyPatch } from './patch/apply-patch.ts';
-import { decodePatched, patchedBy, pruned, type PatchType } from './patching.ts';
-import {
-  changedMetadata,
-  checkObject,
-  decodeObject,
-  finalizerCauses,
-  generatedName,
-  newMetadata,
-  orderMetadata,
-  requireObject,
-  withoutStatus,
-  type DecodeOptions,
-} from './preparation.ts';
+import { subdomainComplaint } from './names.ts';
+import { applyPatch, type PatchType } from './patch/patch.ts';
 import type { Registry } from './registry.ts';
-import { collectionName, type Resource, type RuleContext } from './resource.ts';
+import { apiVersionOf, type Resource, type RuleContext } from './resource.ts';
 import { Stored, type Store } from './store.ts';
 import { timestamp } from './time.ts';
 
@@ -42,12 +35,9 @@ export interface Place {
   readonly name: string;
 }
 
-export interface WriteOptions extends DecodeOptions {
+export interface WriteOptions {
   readonly dryRun?: boolean;
   readonly subresource?: 'status' | undefined;
-  readonly fieldManager?: string;
-  /** Server-side apply: take over fields that another manager applied. */
-  readonly force?: boolean;
 }
 
 export interface DeleteRequest {
@@ -66,379 +56,168 @@ export interface Deleted {
   readonly gone: boolean;
 }
 
-/** How often a generated name that is taken is generated again, as by the real server. */
-const NAME_ATTEMPTS_MAX = 8;
-
-export interface OperationsDeps {
-  readonly registry: Registry;
-  readonly store: Store;
-  readonly nowMs: () => number;
-  /** Told of each write that nobody waits to have reviewed. */
-  readonly announce?: (review: Review) => void;
-}
-
-/** The API's operations without HTTP. The server's routes carry out their steps, and have webhooks
- * review each write in between; controllers in this process call the functions of the same name,
- * which wait for no review. Every operation throws ApiError for what the real server refuses. */
+/** The API's operations without HTTP. Every one throws ApiError for what it refuses. */
 export class Operations {
   readonly registry: Registry;
   readonly store: Store;
   readonly #nowMs: () => number;
-  readonly #announce: (review: Review) => void;
-  readonly #sweep: NamespaceSweep;
-  /** Objects in the shape of a view, by the view's resource and version. */
-  readonly #presented = new Map<string, WeakMap<Stored, Stored>>();
 
-  constructor(deps: OperationsDeps) {
-    this.registry = deps.registry;
-    this.store = deps.store;
-    this.#nowMs = deps.nowMs;
-    this.#announce = deps.announce ?? (() => {});
-    this.#sweep = new NamespaceSweep(this);
+  constructor(registry: Registry, store: Store, nowMs: () => number) {
+    this.registry = registry;
+    this.store = store;
+    this.#nowMs = nowMs;
   }
 
   /** The stored object; 404 where there is none. */
   get(place: Place): Stored {
-    return this.present(place.resource, this.#find(place));
+    const found = this.#found(place);
+    if (found === undefined) throw notFound(place.resource, place.name);
+    return found;
   }
 
   list(resource: Resource, query: ListQuery): ListPage {
-    const page = listPage(this.store, this.store.collection(resource), query);
-    return { ...page, items: page.items.map((each) => this.present(resource, each)) };
+    return listPage(this.store, this.store.collection(resource), query);
   }
 
   create(
     resource: Resource,
     namespace: string | undefined,
     raw: JsonObject,
-    options: WriteOptions = {},
+    { dryRun = false }: WriteOptions = {},
   ): Stored {
-    return this.#atOnce(this.createSteps(resource, namespace, raw, options));
-  }
-
-  *createSteps(
-    resource: Resource,
-    namespace: string | undefined,
-    raw: JsonObject,
-    options: WriteOptions,
-  ): Steps<Stored> {
-    const decoded = decodeObject(resource, raw, options);
-    const stored = yield* this.#insert(storedAs(resource), namespace, decoded, options);
-    return this.present(resource, stored);
+    const metadata = newMetadata(namespace, objectAt(raw, 'metadata'), this.#nowMs());
+    const { name } = metadata;
+    if (namespace !== undefined) this.#checkNamespaceAccepts(resource, namespace, name);
+    const object = objectOf(resource, cloneJson(raw), metadata);
+    resource.applyDefaults?.(object);
+    resource.beforeCreate?.(object, this.#context);
+    checkObject(resource, object);
+    const existing = this.#found({ resource, namespace, name });
+    if (existing !== undefined)
+      throw alreadyExists(resource, name, existing.object.metadata.deletionTimestamp !== undefined);
+    const key = keyOf(namespace, name);
+    if (dryRun) return new Stored(key, object, 0);
+    const stored = this.store.put(this.store.collection(resource), key, object);
+    if (resource === definitions) for (const each of customKinds(object)) this.registry.add(each);
+    return stored;
   }
 
   /** Replaces an object, or its status. Kinds with `createsOnUpdate` are created if absent. */
-  *updateSteps(place: Place, raw: JsonObject, options: WriteOptions): Steps<Written> {
+  update(place: Place, raw: JsonObject, options: WriteOptions): Written {
     const { resource, namespace, name } = place;
-    const target = storedAs(resource);
-    for (;;) {
-      const decoded = decodeObject(resource, raw, options);
-      checkName(decoded, name);
-      checkNamespace(decoded, namespace);
-      const current = this.store.collection(resource).objects.get(keyOf(namespace, name));
-      if (current === undefined) {
-        if (resource.createsOnUpdate !== true || options.subresource !== undefined)
-          throw notFound(resource, name);
-        // The resourceVersion of an object that was deleted since does not count.
-        delete objectAt(decoded, 'metadata')['resourceVersion'];
-        const created = yield* this.#insert(target, namespace, decoded, options);
-        return { stored: this.present(resource, created), created: true };
-      }
-      const change = { ...options, isPatch: false };
-      const stored = yield* this.#replace(target, current, decoded, change);
-      if (stored !== undefined) return { stored: this.present(resource, stored), created: false };
-    }
+    const current = this.#found(place);
+    if (current !== undefined)
+      return { stored: this.#replace(place, current, cloneJson(raw), options), created: false };
+    if (resource.createsOnUpdate !== true) throw notFound(resource, name);
+    // The resourceVersion of an object that was deleted since does not count.
+    const { resourceVersion: _old, ...metadata } = objectAt(raw, 'metadata');
+    const stored = this.create(resource, namespace, { ...raw, metadata }, options);
+    return { stored, created: true };
   }
 
   patch(place: Place, type: PatchType, patch: Json, options: WriteOptions = {}): Written {
-    return this.#atOnce(this.patchSteps(place, type, patch, options));
-  }
-
-  *patchSteps(place: Place, type: PatchType, patch: Json, options: WriteOptions): Steps<Written> {
-    const { resource, namespace, name } = place;
-    for (;;) {
-      const current = this.store.collection(resource).objects.get(keyOf(namespace, name));
-      const written =
-        type === 'apply'
-          ? yield* this.#apply(place, current, requireObject(resource, patch), options)
-          : yield* this.#applyPatch(place, current, { type, patch, options });
-      if (written !== undefined) return written;
-    }
+    const current = this.get(place);
+    const patched = cloneJson(applyPatch(type, current.object, patch));
+    if (!isObject(patched)) throw badRequest('the patch leaves no object');
+    return { stored: this.#replace(place, current, patched, options), created: false };
   }
 
   delete(place: Place, request: DeleteRequest = {}): Deleted {
-    return this.#atOnce(this.deleteSteps(place, request));
-  }
-
-  *deleteSteps(place: Place, request: DeleteRequest): Steps<Deleted> {
     const { resource } = place;
-    const dryRun = request.dryRun === true;
-    for (;;) {
-      const current = this.#find(place);
-      checkPreconditions(resource, current, request);
-      if (resource === namespaces && PERMANENT_NAMESPACES.has(place.name))
-        throw namespaceStays(place.name);
-      yield deletionOf(resource, current, dryRun);
-      if (this.#find(place) !== current) continue;
-      const deleted = this.#delete(storedAs(resource), current, dryRun);
-      return { ...deleted, stored: this.present(resource, deleted.stored) };
-    }
-  }
-
-  /** Deletes the objects that a list with this query would return, and returns them. */
-  *deleteCollectionSteps(resource: Resource, query: ListQuery, dryRun: boolean): Steps<ListPage> {
-    const page = this.list(resource, query);
-    const { objects } = this.store.collection(resource);
-    const items: Stored[] = [];
-    for (const { key } of page.items) {
-      const reviewed = objects.get(key);
-      if (reviewed !== undefined) yield deletionOf(resource, reviewed, dryRun);
-      const current = objects.get(key);
-      if (current === undefined) continue;
-      const { stored } = this.#delete(storedAs(resource), current, dryRun);
-      items.push(this.present(resource, stored));
-    }
-    return { ...page, items };
-  }
-
-  /** Carries out an operation without waiting for reviews. */
-  #atOnce<Result>(steps: Steps<Result>): Result {
-    let step = steps.next();
-    while (step.done !== true) {
-      this.#announce(step.value);
-      step = steps.next();
-    }
-    return step.value;
-  }
-
-  /** A stored object as this resource shows it: unchanged, or in the view's version and shape. */
-  present(resource: Resource, stored: Stored): Stored {
-    if (resource.view === undefined) return stored;
-    const name = `${collectionName(resource)}/${resource.version}`;
-    const cached = this.#presented.get(name) ?? new WeakMap<Stored, Stored>();
-    this.#presented.set(name, cached);
-    const known = cached.get(stored);
-    if (known !== undefined) return known;
-    const object = headFirst(resource.view.fromStored(stored.object));
-    const presented = new Stored(stored.key, object, stored.revision);
-    cached.set(stored, presented);
-    return presented;
-  }
-
-  get #context(): RuleContext {
-    return {
-      nowMs: this.#nowMs(),
-      list: (plural, group) => {
-        const resource = [...this.registry.all()].find(
-          (each) => each.plural === plural && each.group === group,
-        );
-        return resource === undefined
-          ? []
-          : this.store.collection(resource).sorted.map((each) => each.object);
-      },
-    };
-  }
-
-  #find(place: Place): Stored {
-    const found = this.store
-      .collection(place.resource)
-      .objects.get(keyOf(place.namespace, place.name));
-    if (found === undefined) throw notFound(place.resource, place.name);
-    return found;
-  }
-
-  *#insert(
-    resource: Resource,
-    namespace: string | undefined,
-    decoded: JsonObject,
-    options: WriteOptions,
-  ): Steps<Stored> {
-    checkNamespace(decoded, namespace);
-    const context = this.#context;
-    if (resource.review !== undefined)
-      return new Stored('', headFirst(resource.review(asReview(decoded, context.nowMs))), 0);
-    const given = objectAt(decoded, 'metadata');
-    const metadata = newMetadata(resource, namespace, given, context.nowMs);
-    if (namespace !== undefined) this.#checkNamespaceAccepts(resource, namespace, metadata.name);
-    const object: KubeObject = headFirst({ ...decoded, metadata });
-    resource.applyDefaults?.(object);
-    resource.beforeCreate?.(object, context);
-    const refusal = resource.admit?.(object, undefined, context);
-    if (refusal !== undefined) throw refusal;
-    checkObject(resource, object);
-    const dryRun = options.dryRun === true;
-    yield* this.#reviewNew(resource, object, { isGenerated: textAt(given, 'name') === '', dryRun });
-    const collection = this.store.collection(resource);
-    const key = keyOf(namespace, object.metadata.name);
-    if (dryRun) return unstored(key, object);
-    const stored = this.store.put(collection, key, object);
-    this.#afterWrite(resource, stored.object);
-    return stored;
-  }
-
-  /** Has a new object reviewed until its name is free: a generated one that is taken is generated
-   * again. A name that is taken is found only after the review, as the object is stored. */
-  *#reviewNew(
-    resource: Resource,
-    object: KubeObject,
-    { isGenerated, dryRun }: { readonly isGenerated: boolean; readonly dryRun: boolean },
-  ): Steps<void> {
-    const { metadata } = object;
-    const base = { resource, subresource: undefined, old: undefined, dryRun };
-    for (let attempt = 0; ; attempt += 1) {
-      yield { ...base, operation: 'CREATE', object };
-      if (metadata.namespace !== undefined)
-        this.#checkNamespaceAccepts(resource, metadata.namespace, metadata.name);
-      const key = keyOf(metadata.namespace, metadata.name);
-      const existing = this.store.collection(resource).objects.get(key);
-      if (existing === undefined) return;
-      if (!isGenerated || attempt === NAME_ATTEMPTS_MAX)
-        throw alreadyExists(resource, metadata.name, isBeingDeleted(existing));
-      metadata.name = generatedName(metadata.generateName ?? '');
-      metadata.uid = randomUUID();
-    }
-  }
-
-  /** @throws ApiError 404 or 403 if the namespace accepts no new objects */
-  #checkNamespaceAccepts(resource: Resource, namespace: string, name: string): void {
-    const found = this.store.collection(namespaces).objects.get(namespace);
-    if (found === undefined) throw notFound(namespaces, namespace);
-    if (found.object.metadata.deletionTimestamp === undefined) return;
-    const state = 'is being terminated';
-    const why = `unable to create new content in namespace ${namespace} because it ${state}`;
-    const cause = {
-      reason: 'NamespaceTerminating',
-      message: `namespace ${namespace} ${state}`,
-      field: 'metadata.namespace',
-    };
-    throw forbidden(resource, name, why, [cause]);
-  }
-
-  /** @returns undefined where the object has changed during the review: the write is based on it
-   *   and has to be tried again */
-  *#replace(
-    resource: Resource,
-    current: Stored,
-    decoded: JsonObject,
-    options: WriteOptions & { readonly isPatch: boolean },
-  ): Steps<Stored | undefined> {
-    const old = current.object;
-    const next = this.#changedObject(resource, old, decoded, options);
-    const { subresource, dryRun = false } = options;
-    yield { resource, subresource, operation: 'UPDATE', object: next, old, dryRun };
-    if (this.store.collection(resource).objects.get(current.key) !== current) return undefined;
-    if (equalJson(next, old)) return current;
-    if (dryRun) return unstored(current.key, next);
-    if (next.metadata.deletionTimestamp !== undefined && this.#canBeRemoved(resource, next)) {
-      this.#remove(resource, current, next);
-      return new Stored(current.key, next, current.revision);
-    }
-    const stored = this.store.put(this.store.collection(resource), current.key, next);
-    this.#afterWrite(resource, stored.object, old);
-    return stored;
-  }
-
-  /** The object as a write makes it, with defaults, checked. */
-  #changedObject(
-    resource: Resource,
-    old: KubeObject,
-    decoded: JsonObject,
-    options: WriteOptions & { readonly isPatch: boolean },
-  ): KubeObject {
-    const context = this.#context;
-    const next = mergedParts(resource, old, decoded, options);
-    resource.applyDefaults?.(next);
-    resource.beforeUpdate?.(next, old, context);
-    const refusal = resource.admit?.(next, old, context);
-    checkObject(resource, next, [
-      ...finalizerCauses(next.metadata, old.metadata),
-      ...(resource.validateUpdate?.(next, old, options.subresource ?? 'main') ?? []),
-    ]);
-    if (refusal !== undefined) throw refusal;
-    if (resource.hasGeneration === true && !equalJson(withoutStatus(next), withoutStatus(old)))
-      next.metadata.generation = (old.metadata.generation ?? 0) + 1;
-    return next;
-  }
-
-  /** @returns undefined where the object has changed during the review */
-  *#applyPatch(
-    place: Place,
-    current: Stored | undefined,
-    change: {
-      readonly type: Exclude<PatchType, 'apply'>;
-      readonly patch: Json;
-      readonly options: WriteOptions;
-    },
-  ): Steps<Written | undefined> {
-    const { resource, namespace, name } = place;
-    const { type, patch, options } = change;
-    if (current === undefined) throw notFound(resource, name);
-    const before = this.present(resource, current).object;
-    const patched = patchedBy(resource, type, before, patch);
-    if (!isObject(patched)) throw badRequest('the patch leaves no object');
-    checkName(patched, name);
-    const decoded = decodePatched(resource, patched, options);
-    checkNamespace(decoded, namespace);
-    const isPatch = { ...options, isPatch: true };
-    const stored = yield* this.#replace(storedAs(resource), current, decoded, isPatch);
-    return stored && { stored: this.present(resource, stored), created: false };
-  }
-
-  /** @returns undefined where the object has changed during the review */
-  *#apply(
-    place: Place,
-    current: Stored | undefined,
-    wanted: JsonObject,
-    options: WriteOptions,
-  ): Steps<Written | undefined> {
-    const { resource, namespace, name } = place;
-    if (options.fieldManager === undefined || options.fieldManager === '') {
-      throw invalid({ group: 'meta.k8s.io', kind: 'PatchOptions' }, '', [
-        required('fieldManager', 'is required for apply patch'),
-      ]);
-    }
-    if (textAt(wanted, 'metadata', 'name') !== '') checkName(wanted, name);
-    if (current === undefined && options.subresource !== undefined) throw notFound(resource, name);
-    const before = current === undefined ? undefined : this.present(resource, current).object;
-    const request = {
-      resource,
-      manager: options.fieldManager,
-      force: options.force === true,
-      subresource: options.subresource,
-      time: timestamp(this.#nowMs()),
-    };
-    // Decoded first, so that only fields that exist are owned and that values are compared in their
-    // canonical form.
-    const known = resource.view === undefined ? decodeObject(resource, wanted, options) : wanted;
-    const merged = applyPatch(request, before, pruned(known, wanted));
-    const target = storedAs(resource);
-    const decoded = decodeObject(resource, merged, options);
-    const stored =
-      current === undefined
-        ? yield* this.#insert(target, namespace, decoded, options)
-        : yield* this.#replace(target, current, decoded, { ...options, isPatch: true });
-    return stored && { stored: this.present(resource, stored), created: current === undefined };
-  }
-
-  #delete(resource: Resource, current: Stored, dryRun: boolean): Deleted {
+    const current = this.get(place);
+    checkPreconditions(resource, current, request);
     const { object } = current;
+    const dryRun = request.dryRun === true;
     if (this.#canBeRemoved(resource, object)) {
       if (!dryRun) this.#remove(resource, current, object);
       return { stored: current, gone: true };
     }
     if (object.metadata.deletionTimestamp !== undefined || dryRun)
       return { stored: current, gone: false };
-    const metadata = deletingMetadata(resource, object.metadata, timestamp(this.#nowMs()));
+    const metadata = {
+      ...object.metadata,
+      deletionTimestamp: timestamp(this.#nowMs()),
+      deletionGracePeriodSeconds: 0,
+    };
     const collection = this.store.collection(resource);
-    if (resource !== namespaces)
-      return {
-        stored: this.store.put(collection, current.key, { ...object, metadata }),
-        gone: false,
-      };
-    const status = { ...objectAt(object, 'status'), phase: 'Terminating' };
-    const stored = this.store.put(collection, current.key, { ...object, metadata, status });
-    this.#sweep.empty(object.metadata.name);
+    const isNamespace = resource === namespaces;
+    const status = isNamespace ? { status: { phase: 'Terminating' } } : {};
+    const stored = this.store.put(collection, current.key, { ...object, metadata, ...status });
+    if (isNamespace) this.#empty(object.metadata.name);
     return { stored, gone: !collection.objects.has(current.key) };
+  }
+
+  get #context(): RuleContext {
+    return {
+      nowMs: this.#nowMs(),
+      list: (resource) => this.store.collection(resource).sorted.map((each) => each.object),
+    };
+  }
+
+  #found({ resource, namespace, name }: Place): Stored | undefined {
+    return this.store.collection(resource).objects.get(keyOf(namespace, name));
+  }
+
+  /** @throws ApiError 404 or 403 if the namespace accepts no new objects */
+  #checkNamespaceAccepts(resource: Resource, namespace: string, name: string): void {
+    const home = this.get({ resource: namespaces, name: namespace });
+    if (home.object.metadata.deletionTimestamp === undefined) return;
+    const state = 'is being terminated';
+    const why = `unable to create new content in namespace ${namespace} because it ${state}`;
+    const message = `namespace ${namespace} ${state}`;
+    const cause = { reason: 'NamespaceTerminating', message, field: 'metadata.namespace' };
+    throw forbidden(resource, name, why, [cause]);
+  }
+
+  #replace(
+    { resource, name }: Place,
+    current: Stored,
+    given: JsonObject,
+    { subresource, dryRun = false }: WriteOptions,
+  ): Stored {
+    const old = current.object;
+    checkName(given, name);
+    const next = mergedParts(resource, old, given, subresource);
+    resource.applyDefaults?.(next);
+    resource.beforeUpdate?.(next, old, this.#context);
+    checkObject(resource, next);
+    const problem = subresource === undefined ? resource.validateUpdate?.(next, old) : undefined;
+    if (problem !== undefined) throw invalid(resource, name, problem);
+    if (equalJson(next, old)) return current;
+    if (dryRun) return new Stored(current.key, next, 0);
+    if (next.metadata.deletionTimestamp !== undefined && this.#canBeRemoved(resource, next)) {
+      this.#remove(resource, current, next);
+      return new Stored(current.key, next, current.revision);
+    }
+    return this.store.put(this.store.collection(resource), current.key, next);
+  }
+
+  /** Deletes all objects in a namespace, and the namespace when they are gone. */
+  #empty(namespace: string): void {
+    for (const { resource, stored } of this.#contentsOf(namespace)) {
+      const place = { resource, namespace, name: stored.object.metadata.name };
+      // A kind with two versions is listed twice.
+      if (this.#found(place) !== undefined) this.delete(place);
+    }
+    this.#removeIfEmpty(namespace);
+  }
+
+  #contentsOf(namespace: string): { resource: Resource; stored: Stored }[] {
+    return this.registry
+      .all()
+      .filter((resource) => resource.namespaced)
+      .flatMap((resource) =>
+        this.store
+          .collection(resource)
+          .sorted.filter(({ object }) => object.metadata.namespace === namespace)
+          .map((stored) => ({ resource, stored })),
+      );
+  }
+
+  #removeIfEmpty(namespace: string): void {
+    const home = this.#found({ resource: namespaces, name: namespace });
+    if (home !== undefined && this.#canBeRemoved(namespaces, home.object))
+      this.store.remove(this.store.collection(namespaces), home);
   }
 
   /** An object without finalizers is removed when it is deleted; a namespace only when it is marked
@@ -446,95 +225,122 @@ export class Operations {
   #canBeRemoved(resource: Resource, { metadata }: KubeObject): boolean {
     if ((metadata.finalizers ?? []).length > 0) return false;
     if (resource !== namespaces) return true;
-    return metadata.deletionTimestamp !== undefined && this.#sweep.isEmpty(metadata.name);
+    return metadata.deletionTimestamp !== undefined && this.#contentsOf(metadata.name).length === 0;
   }
 
   #remove(resource: Resource, current: Stored, last: KubeObject): void {
     this.store.remove(this.store.collection(resource), current, last);
-    if (resource.plural === 'customresourcedefinitions') {
-      for (const custom of customResources(current.object)) {
+    if (resource === definitions)
+      for (const custom of customKinds(last)) {
         const collection = this.store.collection(custom);
         for (const each of collection.sorted) this.store.remove(collection, each);
         this.registry.remove(custom);
       }
-    }
-    const { namespace } = current.object.metadata;
-    if (namespace === undefined) return;
-    const home = this.store.collection(namespaces).objects.get(namespace);
-    if (home !== undefined && this.#canBeRemoved(namespaces, home.object))
-      this.store.remove(this.store.collection(namespaces), home);
-  }
-
-  #afterWrite(resource: Resource, object: KubeObject, old?: KubeObject): void {
-    if (resource.plural !== 'customresourcedefinitions') return;
-    // Versions that the definition no longer lists are no longer served.
-    if (old !== undefined) for (const custom of customResources(old)) this.registry.remove(custom);
-    for (const custom of customResources(object)) this.registry.add(custom);
+    const { namespace } = last.metadata;
+    if (namespace !== undefined) this.#removeIfEmpty(namespace);
   }
 }
 
-function deletionOf(resource: Resource, { object: old }: Stored, dryRun: boolean): Review {
-  return { resource, subresource: undefined, operation: 'DELETE', object: undefined, old, dryRun };
+/** An object as it is stored. Kind and version come first: encoded lists cut them off by their
+ * length. */
+function objectOf(resource: Resource, members: JsonObject, metadata: Metadata): KubeObject {
+  const { kind: _kind, apiVersion: _apiVersion, metadata: _metadata, ...rest } = members;
+  return { kind: resource.kind, apiVersion: apiVersionOf(resource), metadata, ...rest };
 }
 
-function isBeingDeleted({ object }: Stored): boolean {
-  return object.metadata.deletionTimestamp !== undefined;
+// No vowels and no characters that look alike, as in the real server's random names.
+const NAME_ALPHABET = 'bcdfghjklmnpqrstvwxz2456789';
+
+function generatedName(prefix: string): string {
+  let suffix = '';
+  for (let i = 0; i < 5; i += 1) suffix += NAME_ALPHABET[randomInt(NAME_ALPHABET.length)] ?? '';
+  return prefix.slice(0, 58) + suffix;
 }
 
-/** The resource that stores the objects of this one. */
-function storedAs(resource: Resource): Resource {
-  return resource.view?.storedAs ?? resource;
+/** The metadata of a new object: the given members, and those that the server sets.
+ * @throws ApiError 400 for another namespace, 500 where the object has a resourceVersion, as the
+ *   real server does */
+function newMetadata(namespace: string | undefined, given: JsonObject, nowMs: number): Metadata {
+  checkNamespace(given, namespace);
+  if (textAt(given, 'resourceVersion') !== '') {
+    const message = 'resourceVersion should not be set on objects to be created';
+    throw new ApiError({ code: 500, reason: '', message });
+  }
+  const { deletionTimestamp: _deleted, deletionGracePeriodSeconds: _grace, ...kept } = given;
+  const prefix = textAt(given, 'generateName');
+  return {
+    ...cloneJson(kept),
+    name: textAt(given, 'name') || (prefix === '' ? '' : generatedName(prefix)),
+    ...(namespace === undefined ? {} : { namespace }),
+    uid: randomUUID(),
+    resourceVersion: '',
+    creationTimestamp: timestamp(nowMs),
+  };
 }
 
 /** An update of the main object leaves its status as it is, an update of the status the rest. */
 function mergedParts(
   resource: Resource,
   old: KubeObject,
-  decoded: JsonObject,
-  options: WriteOptions & { readonly isPatch: boolean },
+  given: JsonObject,
+  subresource: 'status' | undefined,
 ): KubeObject {
-  const given = objectAt(decoded, 'metadata');
-  const metadata = changedMetadata(resource, given, old.metadata, options.isPatch);
-  if (old.metadata.managedFields !== undefined)
-    metadata.managedFields ??= old.metadata.managedFields;
-  if (options.subresource === 'status') {
-    const kept = resource.statusLeavesMetadata === true ? { ...old.metadata } : metadata;
-    return headFirst({ ...old, metadata: kept, ...memberOf(decoded, 'status') });
+  const metadata = changedMetadata(resource, objectAt(given, 'metadata'), old.metadata);
+  if (subresource === 'status')
+    return objectOf(resource, { ...cloneJson(old), ...memberOf(given, 'status') }, metadata);
+  if (resource.hasStatus !== true) return objectOf(resource, given, metadata);
+  const { status: _status, ...rest } = given;
+  return objectOf(resource, { ...rest, ...memberOf(cloneJson(old), 'status') }, metadata);
+}
+
+/** The members of metadata that a write can change. */
+const CHANGEABLE = ['labels', 'annotations', 'ownerReferences', 'finalizers'] as const;
+
+/** The metadata of a changed object: members that only the server sets come from the stored one.
+ * @throws ApiError 409 for another resourceVersion or uid, 422 for new finalizers of an object that
+ *   is being deleted */
+function changedMetadata(resource: Resource, given: JsonObject, old: Metadata): Metadata {
+  checkNamespace(given, old.namespace);
+  const uid = textAt(given, 'uid');
+  if (uid !== '' && uid !== old.uid) {
+    const why = `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${old.uid}`;
+    throw conflict(resource, old.name, why);
   }
-  const status = resource.hasStatus === true ? memberOf(old, 'status') : {};
-  return headFirst({ ...decoded, metadata, ...status });
+  const revision = textAt(given, 'resourceVersion');
+  if (revision !== '' && revision !== '0' && revision !== old.resourceVersion)
+    throw conflict(resource, old.name);
+  const next: Metadata = { ...old };
+  for (const name of CHANGEABLE) {
+    const value = given[name];
+    if (isEmpty(value)) delete next[name];
+    else (next as JsonObject)[name] = value;
+  }
+  const added = (next.finalizers ?? []).filter((each) => !old.finalizers?.includes(each));
+  if (old.deletionTimestamp !== undefined && added.length > 0) {
+    const why = 'Forbidden: no new finalizers can be added if the object is being deleted';
+    throw invalid(resource, old.name, { field: 'metadata.finalizers', why });
+  }
+  return next;
 }
 
-/** The metadata of an object that is marked as deleted while finalizers keep it. */
-function deletingMetadata(resource: Resource, old: Metadata, deletionTimestamp: string): Metadata {
-  const generation = (old.generation ?? 0) + 1;
-  return orderMetadata({
-    ...old,
-    deletionTimestamp,
-    ...(resource === namespaces ? {} : { deletionGracePeriodSeconds: 0 }),
-    ...(resource.hasGeneration === true ? { generation } : {}),
-  });
+/** The server keeps no empty lists and maps in metadata. */
+function isEmpty(value: Json | undefined): boolean {
+  return !value || (typeof value === 'object' && Object.keys(value).length === 0);
 }
 
-/** Puts kind and version first: encoded lists cut them off by their length. */
-function headFirst(object: JsonObject & { metadata: Metadata }): KubeObject {
-  const { kind, apiVersion, metadata, ...rest } = object;
-  return { kind: plainText(kind), apiVersion: plainText(apiVersion), metadata, ...rest };
-}
-
-/** A review is answered and never stored, so its only metadata is the time. */
-function asReview(decoded: JsonObject, nowMs: number): KubeObject {
-  const creationTimestamp = timestamp(nowMs);
-  return headFirst({ ...decoded, metadata: { creationTimestamp } as Metadata });
+/** @throws ApiError 422 */
+function checkObject(resource: Resource, object: KubeObject): void {
+  const { name } = object.metadata;
+  const complaint = name === '' ? 'name or generateName is required' : subdomainComplaint(name);
+  const problem =
+    complaint === undefined
+      ? resource.validate?.(object)
+      : { field: 'metadata.name', why: `Invalid value: ${JSON.stringify(name)}: ${complaint}` };
+  if (problem !== undefined) throw invalid(resource, name, problem);
 }
 
 function memberOf(object: JsonObject, name: string): JsonObject {
   return object[name] === undefined ? {} : { [name]: object[name] };
-}
-
-/** The result of a dry run: the object without a revision of its own. */
-function unstored(key: string, object: KubeObject): Stored {
-  return new Stored(key, object, 0);
 }
 
 function checkName(object: JsonObject, expected: string): void {
@@ -545,8 +351,8 @@ function checkName(object: JsonObject, expected: string): void {
   );
 }
 
-function checkNamespace(object: JsonObject, namespace: string | undefined): void {
-  const given = textAt(object, 'metadata', 'namespace');
+function checkNamespace(metadata: JsonObject, namespace: string | undefined): void {
+  const given = textAt(metadata, 'namespace');
   if (given === '' || given === (namespace ?? '')) return;
   throw badRequest(
     'the namespace of the provided object does not match the namespace sent on the request',
@@ -556,18 +362,17 @@ function checkNamespace(object: JsonObject, namespace: string | undefined): void
 function checkPreconditions(resource: Resource, current: Stored, request: DeleteRequest): void {
   const { metadata } = current.object;
   const { uid, resourceVersion } = request.preconditions ?? {};
-  const named = { ...resource, plural: resource.kind };
   if (uid !== undefined && uid !== metadata.uid) {
     const why =
       `the UID in the precondition (${uid}) does not match the UID in record (${metadata.uid}). ` +
       'The object might have been deleted and then recreated';
-    throw conflict(named, metadata.name, why);
+    throw conflict(resource, metadata.name, why);
   }
   if (resourceVersion !== undefined && resourceVersion !== metadata.resourceVersion) {
     const why =
       `the ResourceVersion in the precondition (${resourceVersion}) does not match ` +
       `the ResourceVersion in record (${metadata.resourceVersion}). ` +
       'The object might have been modified';
-    throw conflict(named, metadata.name, why);
+    throw conflict(resource, metadata.name, why);
   }
 }

@@ -1,12 +1,16 @@
-import { validatingWebhooks } from './kinds/admission.ts';
-import { statefulSets } from './kinds/apps.ts';
 import { claims } from './kinds/claims.ts';
-import { leases } from './kinds/coordination.ts';
-import { configMaps, namespaces, nodes, pods, secrets, serviceAccounts } from './kinds/core.ts';
-import { endpointSlices } from './kinds/discovery.ts';
-import { events, newEvents } from './kinds/events.ts';
-import { definitions } from './kinds/extensions.ts';
-import { selfSubjectAccessReviews, selfSubjectReviews } from './kinds/reviews.ts';
+import {
+  configMaps,
+  endpointSlices,
+  leases,
+  namespaces,
+  nodes,
+  pods,
+  secrets,
+  serviceAccounts,
+} from './kinds/core.ts';
+import { definitions } from './kinds/custom.ts';
+import { events } from './kinds/events.ts';
 import {
   classes,
   csiDrivers,
@@ -30,13 +34,8 @@ const BUILT_IN: readonly Resource[] = [
   secrets,
   serviceAccounts,
   definitions,
-  validatingWebhooks,
-  selfSubjectReviews,
-  selfSubjectAccessReviews,
-  statefulSets,
   leases,
   endpointSlices,
-  newEvents,
   csiDrivers,
   csiNodes,
   storageCapacities,
@@ -48,39 +47,25 @@ const BUILT_IN: readonly Resource[] = [
 /** The kinds that are served. Custom ones can be added and removed. */
 export class Registry {
   readonly #byPath = new Map<string, Resource>();
-  #revision = 0;
 
-  constructor(resources: readonly Resource[] = BUILT_IN) {
-    for (const resource of resources) this.add(resource);
-  }
-
-  /** Changes whenever a kind is added or removed; discovery documents are cached by it. */
-  get revision(): number {
-    return this.#revision;
+  constructor() {
+    for (const resource of BUILT_IN) this.add(resource);
   }
 
   add(resource: Resource): void {
     this.#byPath.set(pathOf(resource.group, resource.version, resource.plural), resource);
-    this.#revision += 1;
   }
 
   remove(resource: Resource): void {
     this.#byPath.delete(pathOf(resource.group, resource.version, resource.plural));
-    this.#revision += 1;
   }
 
   find(group: string, version: string, plural: string): Resource | undefined {
     return this.#byPath.get(pathOf(group, version, plural));
   }
 
-  all(): Iterable<Resource> {
-    return this.#byPath.values();
-  }
-
-  hasGroup(group: string, version?: string): boolean {
-    return [...this.all()].some(
-      (each) => each.group === group && (version === undefined || each.version === version),
-    );
+  all(): readonly Resource[] {
+    return [...this.#byPath.values()];
   }
 }
 

@@ -1,12 +1,12 @@
-import type { ApiError, Cause, Named } from './api-error.ts';
-import type { Json, JsonObject } from './json-value.ts';
+import type { Named } from './api-error.ts';
+import { ageColumn, nameColumn } from './columns.ts';
+import type { Json } from './json-value.ts';
 import type { KubeObject } from './kube-object.ts';
-import type { Struct } from './schema/struct.ts';
 
 /** A column of `kubectl get`. Priority 1 is shown only with `-o wide`. */
 export interface Column {
   readonly name: string;
-  readonly type: 'string' | 'integer' | 'boolean' | 'date';
+  readonly type: 'string' | 'integer';
   readonly format?: 'name';
   readonly priority?: number;
   readonly cell: (object: KubeObject, nowMs: number) => Json;
@@ -15,8 +15,14 @@ export interface Column {
 /** What rules may read beside the object itself. */
 export interface RuleContext {
   readonly nowMs: number;
-  /** All objects of a resource, for admission. */
-  list(plural: string, group: string): Iterable<KubeObject>;
+  /** All objects of a resource. */
+  list(resource: Resource): Iterable<KubeObject>;
+}
+
+/** What is wrong with an object: a field, and why. */
+export interface Problem {
+  readonly field: string;
+  readonly why: string;
 }
 
 /** The definition of one kind. Its functions may change the object that they are given, but not
@@ -24,58 +30,44 @@ export interface RuleContext {
 export interface Resource extends Named {
   readonly version: string;
   readonly singular: string;
-  readonly shortNames?: readonly string[];
-  readonly categories?: readonly string[];
+  readonly shortNames: readonly string[];
   readonly namespaced: boolean;
-  readonly struct: Struct;
   readonly columns: readonly Column[];
   /** Has the subresource /status: writes of the status and of the rest are separate. */
   readonly hasStatus?: boolean;
-  /** Writes of /status do not change the metadata. (For some kinds they can change labels,
-   * annotations and finalizers.) */
-  readonly statusLeavesMetadata?: boolean;
-  /** metadata.generation counts changes of everything but metadata and status. */
-  readonly hasGeneration?: boolean;
   /** PUT creates an object that does not exist. */
   readonly createsOnUpdate?: boolean;
-  /** PUT without a resourceVersion is refused. */
-  readonly needsResourceVersion?: boolean;
-  /** DELETE answers with the object instead of a Status. */
-  readonly returnsDeleted?: boolean;
-  /** Has no deletecollection: objects are deleted one by one. */
-  readonly deletedOneByOne?: boolean;
-  /** The object is never stored: this function answers POST. */
-  readonly review?: (object: KubeObject) => KubeObject;
-  /** Fields that a field selector may name beside metadata.name and metadata.namespace. */
-  readonly fieldLabels?: Readonly<Record<string, (object: KubeObject) => string>>;
-  readonly nameComplaint?: (name: string) => string | undefined;
-  /** Sets defaults; called before validation, at creation and at each update. */
+  /** Sets defaults, at creation and at each update. */
   readonly applyDefaults?: (object: KubeObject) => void;
-  /** Sets what admission and the server set at creation. */
+  /** Sets what the server sets at creation. */
   readonly beforeCreate?: (object: KubeObject, context: RuleContext) => void;
   /** Sets what the server sets when an object changes. */
   readonly beforeUpdate?: (object: KubeObject, old: KubeObject, context: RuleContext) => void;
-  readonly validate?: (object: KubeObject) => Cause[];
-  readonly validateUpdate?: (
-    object: KubeObject,
-    old: KubeObject,
-    part: 'main' | 'status',
-  ) => Cause[];
-  /** Refuses a creation or change for reasons other than validation. */
-  readonly admit?: (
-    object: KubeObject,
-    old: KubeObject | undefined,
-    context: RuleContext,
-  ) => ApiError | undefined;
-  /** Set if these are another resource's objects under a different group, version or shape. */
-  readonly view?: View;
+  /** What is wrong with a new or changed object; undefined where nothing is. */
+  readonly validate?: (object: KubeObject) => Problem | undefined;
+  /** What is wrong with a change; undefined where nothing is. Not asked about a status. */
+  readonly validateUpdate?: (object: KubeObject, old: KubeObject) => Problem | undefined;
 }
 
-/** How objects that another resource stores are converted. */
-export interface View {
-  readonly storedAs: Resource;
-  toStored(object: JsonObject): JsonObject;
-  fromStored(object: KubeObject): KubeObject;
+/** A kind, in a namespace and without rules unless `more` says otherwise.
+ * @param apiVersion  `v1` or `group/version` */
+export function kindOf(
+  apiVersion: string,
+  [kind, plural, ...shortNames]: readonly [kind: string, plural: string, ...shortNames: string[]],
+  more: Partial<Resource> = {},
+): Resource {
+  const [version = '', group = ''] = apiVersion.split('/').toReversed();
+  return {
+    group,
+    version,
+    plural,
+    singular: kind.toLowerCase(),
+    kind,
+    shortNames,
+    namespaced: true,
+    columns: [nameColumn, ageColumn],
+    ...more,
+  };
 }
 
 /** `v1` or `group/version`. */
@@ -89,9 +81,4 @@ export function apiVersionOf(resource: {
 /** The name of a resource in the store: `persistentvolumes`, `storageclasses.storage.k8s.io`. */
 export function collectionName(resource: Named): string {
   return resource.group === '' ? resource.plural : `${resource.plural}.${resource.group}`;
-}
-
-/** The `group` member of a Status' details, which the core group does not have. */
-export function qualifiedGroup(resource: Named): { group?: string } {
-  return resource.group === '' ? {} : { group: resource.group };
 }

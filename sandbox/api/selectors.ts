@@ -1,6 +1,6 @@
 import { badRequest } from './api-error.ts';
+import { memberAt, plainText } from './json-value.ts';
 import type { KubeObject } from './kube-object.ts';
-import type { Resource } from './resource.ts';
 
 export type Selector = (object: KubeObject) => boolean;
 
@@ -42,14 +42,6 @@ const LABEL_FORMS: readonly (readonly [RegExp, (...groups: string[]) => LabelTes
     },
   ],
   [
-    /^([^\s=!<>(),]+)\s*([<>])\s*(-?\d+)$/,
-    (key = '', operator, limit) =>
-      (labels) => {
-        const value = Number(labels[key] ?? 'none');
-        return operator === '<' ? value < Number(limit) : value > Number(limit);
-      },
-  ],
-  [
     /^(!?)\s*([^\s=!<>(),]+)$/,
     (not, key = '') =>
       (labels) =>
@@ -77,31 +69,20 @@ function labelTest(text: string): LabelTest {
   );
 }
 
-/** A field selector as a test; undefined where it selects everything.
- * @throws ApiError 400 for a field that is not selectable in this resource */
-export function parseFieldSelector(text: string, resource: Resource): Selector | undefined {
+/** A field selector as a test; undefined where it selects everything. Any field can be selected by
+ * its path; a real server knows a few for each kind.
+ * @throws ApiError 400 where it can't be parsed */
+export function parseFieldSelector(text: string): Selector | undefined {
   const tests = requirements(text).map((requirement): Selector => {
     const match = /^([^=!]+?)(==|=|!=)(.*)$/.exec(requirement);
     if (match === null)
       throw badRequest(`invalid selector: '${requirement}'; can't understand '${requirement}'`);
-    const [, label = '', operator, value = ''] = match;
-    const field = fieldOf(label, resource);
-    return (object) => (field(object) === value) === (operator !== '!=');
+    const [, label = '', operator, escaped = ''] = match;
+    const path = label.split('.');
+    const value = escaped.replaceAll(/\\(.)/g, '$1');
+    return (object) => (plainText(memberAt(object, ...path)) === value) === (operator !== '!=');
   });
   return tests.length === 0 ? undefined : (object) => tests.every((test) => test(object));
-}
-
-function fieldOf(label: string, resource: Resource): (object: KubeObject) => string {
-  if (label === 'metadata.name') return (object) => object.metadata.name;
-  if (label === 'metadata.namespace') return (object) => object.metadata.namespace ?? '';
-  const field = Object.hasOwn(resource.fieldLabels ?? {}, label)
-    ? resource.fieldLabels?.[label]
-    : undefined;
-  if (field !== undefined) return field;
-  if (resource.fieldLabels !== undefined) throw badRequest(`field label not supported: ${label}`);
-  throw badRequest(
-    `"${label}" is not a known field selector: only "metadata.name", "metadata.namespace"`,
-  );
 }
 
 /** Both selectors as one test; undefined where there are none. */

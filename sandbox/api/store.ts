@@ -102,7 +102,7 @@ export class Store {
   }
 
   collection(resource: Resource): Collection {
-    const name = collectionName(resource.view?.storedAs ?? resource);
+    const name = collectionName(resource);
     let found = this.#collections.get(name);
     if (found === undefined) {
       found = new Collection();
@@ -146,38 +146,6 @@ export class Store {
       collection.history = [];
       collection.compactedTo = this.#revision;
     }
-  }
-
-  /** @returns what puts all objects and the revision back to what they are now, as from a backup.
-   *   No watch is told. */
-  backUp(): () => void {
-    const revision = this.#revision;
-    const objects = new Map(
-      [...this.#collections].map(([name, collection]) => [name, [...collection.objects]]),
-    );
-    return () => {
-      this.#revision = revision;
-      for (const [name, collection] of this.#collections) {
-        collection.objects.clear();
-        for (const [key, stored] of objects.get(name) ?? []) collection.objects.set(key, stored);
-        collection.forgetOrder();
-      }
-      this.compact();
-    };
-  }
-
-  /** The objects at a revision, ordered by key; undefined where the history no longer reaches back.
-   */
-  snapshot(collection: Collection, revision: number): readonly Stored[] | undefined {
-    if (revision < collection.compactedTo) return undefined;
-    const later = changesAfter(collection, revision);
-    if (later.length === 0) return collection.sorted;
-    const objects = new Map(collection.objects);
-    for (const change of later.toReversed()) {
-      if (change.previous === undefined) objects.delete(change.stored.key);
-      else objects.set(change.stored.key, change.previous);
-    }
-    return [...objects.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
   }
 
   #publish(collection: Collection, change: Change): void {

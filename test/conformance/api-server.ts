@@ -1,13 +1,7 @@
-import { describeDeletion } from './api-deletion.ts';
-import { describeDiscovery } from './api-discovery.ts';
-import { describeLists } from './api-lists.ts';
-import { describeObjects } from './api-objects.ts';
+import { describeKinds, describeUnserved } from './api-kinds.ts';
 import { describePatches } from './api-patches.ts';
-import { describeRepresentations } from './api-representations.ts';
-import { describeStorageObjects } from './api-storage-objects.ts';
-import { describeUpdates } from './api-updates.ts';
-import { describeWatches } from './api-watches.ts';
-import { describeWorkloadObjects } from './api-workload-objects.ts';
+import { describeLists, describeWatches } from './api-reads.ts';
+import { describeWrites } from './api-writes.ts';
 import type { ApiServerUnderTest } from './connection.ts';
 import { describeServer } from './describe-server.ts';
 
@@ -16,15 +10,11 @@ import { describeServer } from './describe-server.ts';
  * own objects; the order does not matter. */
 export function describeApiServer(name: string, open: () => Promise<ApiServerUnderTest>): void {
   describeServer(`API server: ${name}`, open, (api) => {
-    describeObjects(api);
-    describeUpdates(api);
+    describeWrites(api);
     describePatches(api);
-    describeDeletion(api);
     describeLists(api);
     describeWatches(api);
-    describeStorageObjects(api);
-    describeWorkloadObjects(api);
-    describeRepresentations(api);
-    describeDiscovery(api);
+    describeKinds(api);
+    describeUnserved(api);
   });
 }

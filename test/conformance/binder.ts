@@ -49,13 +49,6 @@ function describeRequests(api: () => Connection): void {
       assert.equal(at(body, 'metadata', 'name'), claimName);
     });
 
-    it('gets an ExternalProvisioning event that names the driver', async () => {
-      const { namespace } = await newClaim(api(), await newClass(api()));
-      const event = await eventOf(api(), namespace, 'ExternalProvisioning');
-      assert.equal(at(event, 'type'), 'Normal');
-      assert.match(textAt(event, 'message'), new RegExp(DRIVER.replaceAll('.', String.raw`\.`)));
-    });
-
     it('gets no annotation before a node is selected with WaitForFirstConsumer', async () => {
       const { path, namespace } = await waitingClaim(api());
       await eventOf(api(), namespace, 'WaitForFirstConsumer');
@@ -173,20 +166,6 @@ function describeBinding(api: () => Connection): void {
       assert.deepEqual(at(body, 'metadata', 'annotations'), { [BIND_COMPLETED]: 'yes' });
     });
 
-    it('is not bound to a claim that requests a larger size', async () => {
-      const className = unique('class');
-      const name = unique('pv');
-      await api().create(VOLUMES, volume(name, { spec: { storageClassName: className } }));
-      await newClaim(api(), className, { resources: { requests: { storage: '2Gi' } } });
-      const big = unique('pv');
-      await api().create(
-        VOLUMES,
-        volume(big, { spec: { storageClassName: className, capacity: { storage: '5Gi' } } }),
-      );
-      await api().until(`${VOLUMES}/${big}`, isIn('Bound'));
-      assert.equal(at(await api().read(`${VOLUMES}/${name}`), 'status', 'phase'), 'Available');
-    });
-
     it('is left to the scheduler with WaitForFirstConsumer, and a node selected too', async () => {
       const className = await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' });
       const name = await availableVolume(api(), { storageClassName: className });
@@ -202,12 +181,6 @@ function describeBinding(api: () => Connection): void {
 
 function describeReleasing(api: () => Connection): void {
   describe('a deleted claim', () => {
-    it('is removed if no pod uses it', async () => {
-      const { path } = await newClaim(api(), unique('class'));
-      await api().call('DELETE', path);
-      await api().until(path, isAbsent);
-    });
-
     it('leaves its volume Released with an unchanged claimRef', async () => {
       const { path, volumePath, uid } = await boundPair(api());
       await api().call('DELETE', path);

@@ -293,11 +293,6 @@ export function fieldsAt(value: unknown, ...path: readonly (string | number)[]):
   return fields;
 }
 
-/** The strings of the list at a path. */
-export function textsAt(value: unknown, ...path: readonly (string | number)[]): readonly string[] {
-  return listAt(value, ...path).map((text) => textAt(text));
-}
-
 /** The list at a path. Kubernetes omits empty lists, so an absent one is empty. */
 export function listAt(value: unknown, ...path: readonly (string | number)[]): readonly unknown[] {
   const list = at(value, ...path) ?? [];

@@ -71,7 +71,3 @@ export function storageClass(
     ...more.fields,
   };
 }
-
-export function lease(name: string, spec: Fields = {}) {
-  return { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: { name }, spec };
-}

@@ -7,12 +7,10 @@ import { describeVolumeBinder } from './binder.ts';
 import { Connection, unique } from './connection.ts';
 import { paths } from './objects.ts';
 import { describeScheduler } from './scheduler.ts';
-import { describeWebhooks } from './webhooks.ts';
 
 describeApiServer('the sandbox', open);
 describeVolumeBinder('the sandbox', open);
 describeScheduler('the sandbox', openWithScheduler);
-describeWebhooks('the sandbox', open);
 
 /** Starts the sandbox's scheduler too. */
 async function openWithScheduler() {
@@ -24,7 +22,7 @@ async function openWithScheduler() {
     await binder.close();
     await api.close();
   };
-  return { url: api.url, tls: { ca: api.ca }, token: api.token, close };
+  return { url: api.url, close };
 }
 
 /** Starts the sandbox's API server and volume binder. */
@@ -35,7 +33,7 @@ async function open() {
     await binder.close();
     await api.close();
   };
-  const server = { url: api.url, tls: { ca: api.ca }, token: api.token, close };
+  const server = { url: api.url, close };
   // A test needs a resourceVersion that is too old, so the history of events is dropped after one
   // event.
   const connection = new Connection(server);

@@ -81,15 +81,6 @@ function describeRefusals(api: () => Connection): void {
       const podPath = await scene.newPod('a');
       await failureOf(api(), podPath, /node\(s\) didn't match PersistentVolume's node affinity/);
     });
-
-    it('says that nodes are unschedulable', async () => {
-      const scene = await openScene(api(), ['one']);
-      await api().patch('merge', `${NODES}/${scene.node('one')}`, {
-        spec: { unschedulable: true },
-      });
-      const { podPath } = await scene.podWithClaim();
-      await failureOf(api(), podPath, /node\(s\) were unschedulable/);
-    });
   });
 }
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Code } from '#src/csi/status.ts';
@@ -16,6 +16,7 @@ import { DRIVER } from '../harness/process-bed.ts';
 import { serverTls, startTlsRedis, type TlsRedis } from '../harness/redis-tls.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { startSentinel } from '../harness/sentinel.ts';
+import { openTlsFront } from '../harness/tls-front.ts';
 import { until } from '../harness/until.ts';
 
 const CLI = fileURLToPath(new URL('../../../dist/cli.js', import.meta.url));
@@ -38,6 +39,7 @@ describe('what the processes print', () => {
   let redis: TlsRedis;
   let cluster: SandboxCluster;
   let kube: KubeClient;
+  let kubeconfig: string;
   let socket: string;
   let sentinelUrl: string;
   /** By what it is. */
@@ -75,8 +77,11 @@ describe('what the processes print', () => {
     sentinelUrl = `rediss-sentinel://:${redis.password}@127.0.0.1:${port}/main`;
     cluster = await openSandboxCluster({ binder: true });
     closers.add('cluster', () => cluster.close());
-    const token = /token"?: *"?([^\s"]+)/.exec(await readFile(cluster.kubeconfig, 'utf8'))?.[1];
-    planted.set('bearer token', token ?? '');
+    const front = await openTlsFront(cluster, folder.path);
+    closers.add('TLS', () => front.close());
+    kubeconfig = folder.file('kubeconfig');
+    await writeFile(kubeconfig, front.kubeconfig());
+    planted.set('bearer token', front.token);
     socket = folder.file('csi.sock');
     const driver = await startSampleDriver({
       socket,
@@ -182,7 +187,7 @@ describe('what the processes print', () => {
         'all',
         ...common,
         ...tls,
-        `--kubeconfig=${cluster.kubeconfig}`,
+        `--kubeconfig=${kubeconfig}`,
         `--csi-address=unix://${socket}`,
         '--dashboard-address=127.0.0.1:0',
         '--leader-election-namespace=default',
@@ -199,13 +204,7 @@ describe('what the processes print', () => {
     const refused = new URL(redis.url());
     refused.password = encodeURIComponent(REFUSED_REDIS_PASSWORD);
     const audit = start(
-      [
-        'audit',
-        ...common,
-        ...tls,
-        `--kubeconfig=${cluster.kubeconfig}`,
-        `--gateway=unix://${socket}`,
-      ],
+      ['audit', ...common, ...tls, `--kubeconfig=${kubeconfig}`, `--gateway=unix://${socket}`],
       { REDIS_URL: refused.href },
       print,
     );

@@ -169,16 +169,3 @@ export function plainAccess(
     ...o,
   };
 }
-
-/** Cluster access with a token, over TLS. Nothing is loaded for it, unlike for a kubeconfig. */
-export function tokenAccess(server: {
-  readonly url: string;
-  readonly ca: string;
-  readonly token: string;
-}): ClusterAccess {
-  const credentials = {
-    tls: { ca: server.ca, skipVerify: false },
-    headers: { authorization: `Bearer ${server.token}` },
-  };
-  return plainAccess(server, { credentials: () => Promise.resolve(credentials) });
-}

@@ -1,5 +1,5 @@
-import { createServer, type ServerResponse } from 'node:http';
-import { Agent, request } from 'node:https';
+import http, { createServer, type ServerResponse } from 'node:http';
+import https from 'node:https';
 import { portOf } from './kube-proxy.ts';
 import { statusOf } from './kube-server.ts';
 import type { ApiServerUnderTest } from '../conformance/connection.ts';
@@ -27,6 +27,7 @@ export async function startLateWatch(
   { url, tls = {}, token }: Omit<ApiServerUnderTest, 'close'>,
   late: { readonly watches: RegExp; readonly wait: () => Promise<unknown> },
 ): Promise<LateWatch> {
+  const { Agent, request } = url.startsWith('https:') ? https : http;
   const agent = new Agent({ ...tls, keepAlive: true });
   const credentials = token === undefined ? {} : { authorization: `Bearer ${token}` };
   const watches = new Set<ServerResponse>();
@@ -40,7 +41,7 @@ export async function startLateWatch(
     const isLate = isWatch && late.watches.test(path);
     if (isWatch) watches.add(answer);
     const passed = request(
-      new URL(path, url),
+      `${url}${path}`,
       { method, agent, headers: { ...headers, ...credentials, host: new URL(url).host } },
       (answered) => {
         const { statusCode: status = 502 } = answered;

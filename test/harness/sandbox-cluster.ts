@@ -6,11 +6,12 @@ import type { ClusterAccess } from '#src/kube/credentials.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { type SandboxApi, startSandboxApi } from '../../sandbox/api/server.ts';
 import { startBinder } from '../../sandbox/binder/binder.ts';
-import { tokenAccess } from './kube-server.ts';
+import { interceptRequests } from './api-faults.ts';
+import { plainAccess } from './kube-server.ts';
 
 /** The sandbox's API server, in this process. */
 export interface SandboxCluster {
-  readonly api: SandboxApi;
+  readonly api: SandboxApi & Omit<ReturnType<typeof interceptRequests>, 'intercept'>;
   /** Path of a kubeconfig. */
   readonly kubeconfig: string;
   readonly access: ClusterAccess;
@@ -24,12 +25,17 @@ export async function openSandboxCluster(
   o: { readonly binder?: boolean } = {},
 ): Promise<SandboxCluster> {
   const dir = await mkdtemp(join(tmpdir(), 'sutler-cluster-'));
-  const api = await startSandboxApi({ log: silentLog });
+  const { intercept, faults, requests } = interceptRequests();
+  const api = {
+    ...(await startSandboxApi({ log: silentLog, intercept })),
+    faults,
+    requests,
+  };
   const kubeconfig = join(dir, 'kubeconfig');
   await writeFile(kubeconfig, api.kubeconfig(), { mode: 0o600 });
   const binder =
     o.binder === true ? startBinder({ operations: api.operations, log: silentLog }) : undefined;
-  const access = tokenAccess(api);
+  const access = plainAccess(api);
   const { client, closeClients } = clientsOf(access);
   return {
     api,

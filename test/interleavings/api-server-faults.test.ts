@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Claim, Volume } from '#src/kube/objects.ts';
-import type { Fault, FaultAction } from '../../sandbox/api/http/faults.ts';
+import type { Fault, FaultAction } from '../harness/api-faults.ts';
 import { Story } from './story.ts';
 
 /** Ways in which the API server can fail to answer one request. */

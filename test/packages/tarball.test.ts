@@ -10,6 +10,7 @@ import { type Child, startChild } from '../../sandbox/children.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openTlsFront } from '../harness/tls-front.ts';
 import { until } from '../harness/until.ts';
 import { pluginKubeconfig } from './plugin-kubeconfig.ts';
 
@@ -58,7 +59,9 @@ describe('npm’s tarball, installed into an empty folder', () => {
     const cluster = await openSandboxCluster();
     closers.add('cluster', () => cluster.close());
     const kubeconfig = folder.file('kubeconfig');
-    await writeFile(kubeconfig, pluginKubeconfig(cluster));
+    const front = await openTlsFront(cluster, folder.path);
+    closers.add('TLS', () => front.close());
+    await writeFile(kubeconfig, pluginKubeconfig(front));
     // It announces itself when the plug-in has returned a credential.
     const gateway = `--gateway=unix://${folder.file('gateway.sock')}`;
     await start(['jobs', gateway, `--kubeconfig=${kubeconfig}`]).announced;

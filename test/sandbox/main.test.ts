@@ -95,7 +95,7 @@ describe('sutler sandbox', { concurrency: true }, () => {
 
     it('prints the addresses of what runs, and the login of the dashboard', () => {
       for (const line of [
-        /^ {2}Kubernetes API {3}https?:\/\/127\.0\.0\.1:\d+$/m,
+        /^ {2}Kubernetes API {3}http:\/\/127\.0\.0\.1:\d+\/[\w-]+$/m,
         /^ {2}sample driver {4}unix:\/\/\S+\/csi\.sock$/m,
         /^ {2}sutler {11}pid \d+ +http:\/\/127\.0\.0\.1:\d+$/m,
         /^Open the dashboard:\n {2}http:\/\/127\.0\.0\.1:\d+\/ {2}\(user admin, password \S+\)$/m,

@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { ApiError } from '../api-error.ts';
 import type { JsonObject } from '../json-value.ts';
+import type { KubeObject } from '../kube-object.ts';
 import type { ListPage } from '../list-query.ts';
 import { apiVersionOf, type Resource } from '../resource.ts';
 import type { Stored } from '../store.ts';
@@ -29,25 +30,17 @@ export function sendJson(
   response.end(body);
 }
 
-export function sendObject(
-  response: ServerResponse,
-  code: number,
-  body: JsonObject,
-  headers: Readonly<Record<string, string | number>> = {},
-): void {
-  sendJson(response, code, Buffer.from(JSON.stringify(body)), headers);
+export function sendObject(response: ServerResponse, code: number, body: JsonObject): void {
+  sendJson(response, code, json(body));
 }
 
 /** Sends a refusal as a Status object. */
 export function sendError(response: ServerResponse, error: ApiError): void {
   const { code, details } = error.failure;
   const seconds = details?.['retryAfterSeconds'];
-  sendObject(
-    response,
-    code,
-    error.status,
-    typeof seconds === 'number' && (code === 429 || code === 503) ? { 'retry-after': seconds } : {},
-  );
+  const headers: Record<string, number> =
+    typeof seconds === 'number' && (code === 429 || code === 503) ? { 'retry-after': seconds } : {};
+  sendJson(response, code, json(error.status), headers);
 }
 
 /** One object in the requested form. */
@@ -59,37 +52,32 @@ export function objectBytes(resource: Resource, stored: Stored, how: Presentatio
 
 /** A list in the requested form. Plain lists reuse the stored bytes of their items. */
 export function listBytes(resource: Resource, page: ListPage, how: Presentation): Buffer {
+  const { items, revision, continueToken, remainingItemCount } = page;
   const metadata: JsonObject = {
-    resourceVersion: String(page.revision),
-    ...(page.continueToken === undefined ? {} : { continue: page.continueToken }),
-    ...(page.remainingItemCount === undefined
-      ? {}
-      : { remainingItemCount: page.remainingItemCount }),
+    resourceVersion: String(revision),
+    continue: continueToken,
+    remainingItemCount,
   };
   if (how.form === 'table')
-    return json(tableOf(resource, page.items, { ...how, listMetadata: metadata }));
-  if (how.form === 'metadata' || how.form === 'metadata-list') {
+    return json(tableOf(resource, items, { ...how, listMetadata: metadata }));
+  if (how.form === 'metadata')
     return json({
       kind: 'PartialObjectMetadataList',
       apiVersion: 'meta.k8s.io/v1',
       metadata,
-      items: page.items.map((item) => partialMetadata(item.object)),
+      items: items.map((item) => partialMetadata(item.object)),
     });
-  }
   const head = { kind: `${resource.kind}List`, apiVersion: apiVersionOf(resource), metadata };
-  // In lists, the real server leaves out kind and version of built-in objects, but not of custom
-  // ones.
-  const isCustom = resource.struct.name === 'CustomObject';
-  const cut = isCustom
-    ? 1
-    : Buffer.byteLength(
-        JSON.stringify({ kind: resource.kind, apiVersion: apiVersionOf(resource) }),
-      );
   const parts: Buffer[] = [Buffer.from(`${JSON.stringify(head).slice(0, -1)},"items":[`)];
-  for (const [i, item] of page.items.entries())
-    parts.push(i === 0 ? OPEN : COMMA_OPEN, item.bytes.subarray(cut));
+  for (const [i, item] of items.entries())
+    parts.push(i === 0 ? OPEN : COMMA_OPEN, item.bytes.subarray(headLength(item.object)));
   parts.push(Buffer.from(']}'));
   return Buffer.concat(parts);
+}
+
+/** In lists, the real server leaves out kind and version of built-in objects. */
+function headLength({ kind, apiVersion }: KubeObject): number {
+  return Buffer.byteLength(JSON.stringify({ kind, apiVersion }));
 }
 
 const OPEN = Buffer.from('{');

@@ -11,47 +11,37 @@ export interface RequestInfo {
   /** undefined for collections. */
   readonly name: string | undefined;
   readonly subresource: string | undefined;
+  readonly query: URLSearchParams;
 }
 
-export type Verb =
-  'get' | 'list' | 'watch' | 'create' | 'update' | 'patch' | 'delete' | 'deletecollection';
+type Verb = 'get' | 'list' | 'watch' | 'create' | 'update' | 'patch' | 'delete';
 
 const BY_METHOD: Readonly<Record<string, Verb>> = {
   GET: 'get',
-  HEAD: 'get',
   POST: 'create',
   PUT: 'update',
   PATCH: 'patch',
   DELETE: 'delete',
 };
 
-/** Parses a request for resources; undefined for other paths (discovery, health, OpenAPI) and
- * methods. */
+/** Parses a request for resources; undefined for other paths and methods. */
 export function parseRequest(
   method: string,
   path: string,
   query: URLSearchParams,
 ): RequestInfo | undefined {
   const place = parsePath(path);
-  const methodVerb = BY_METHOD[method];
-  if (place === undefined || methodVerb === undefined) return undefined;
-  const isWatch = place.subresource === undefined && isTrue(query.get('watch'));
-  const verb = place.name === undefined ? collectionVerb(methodVerb) : methodVerb;
-  return { verb: isWatch && (verb === 'get' || verb === 'list') ? 'watch' : verb, ...place };
+  const verb = BY_METHOD[method];
+  if (place === undefined || verb === undefined) return undefined;
+  const reading = isTrue(query.get('watch')) ? 'watch' : place.name === undefined ? 'list' : 'get';
+  return { ...place, verb: verb === 'get' ? reading : verb, query };
 }
 
-function collectionVerb(verb: Verb): Verb {
-  if (verb === 'get') return 'list';
-  return verb === 'delete' ? 'deletecollection' : verb;
-}
-
-const NAMESPACE_SUBRESOURCES = new Set(['status', 'finalize']);
-
-function parsePath(path: string): Omit<RequestInfo, 'verb'> | undefined {
+function parsePath(path: string): Omit<RequestInfo, 'verb' | 'query'> | undefined {
   const parts = path
     .split('/')
     .filter((part) => part !== '')
-    .map(decode);
+    .map((part) => decodeURIComponent(part));
   const [root, group, version, ...rest] =
     parts[0] === 'api' ? ['api', '', ...parts.slice(1)] : parts;
   if ((root !== 'api' && root !== 'apis') || group === undefined || version === undefined)
@@ -66,13 +56,5 @@ function parsePath(path: string): Omit<RequestInfo, 'verb'> | undefined {
 /** `namespaces/x` and `namespaces/x/status` are the namespace itself; `namespaces/x/pods` are
  * objects in it. */
 function isInNamespace([first, , third]: readonly string[]): boolean {
-  return first === 'namespaces' && third !== undefined && !NAMESPACE_SUBRESOURCES.has(third);
-}
-
-function decode(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
+  return first === 'namespaces' && third !== undefined && third !== 'status';
 }

@@ -1,16 +1,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { WebhookAdmission } from '../admission/webhook-admission.ts';
-import { ApiError, badRequest, invalid, noSuchResource, refused } from '../api-error.ts';
-import { notSupported } from '../field-error.ts';
-import { isObject, memberAt, type Json } from '../json-value.ts';
+import { badRequest, noSuchResource, refused } from '../api-error.ts';
+import { isObject, memberAt, type Json, type JsonObject } from '../json-value.ts';
 import { isTrue, parseListQuery, parseRevision } from '../list-query.ts';
 import type { DeleteRequest, Operations, Place, WriteOptions } from '../operations.ts';
-import { requireObject, type FieldValidation } from '../preparation.ts';
-import { qualifiedGroup, type Resource } from '../resource.ts';
-import { schemaOf } from '../schema/schemas.ts';
+import type { Resource } from '../resource.ts';
+import type { Stored } from '../store.ts';
 import { listBytes, objectBytes, sendJson, sendObject, type Presentation } from './answer.ts';
-import { acceptedForm, checkContentType, patchType, readBody } from './content.ts';
-import { verbsOf } from './discovery.ts';
+import { acceptedForm, patchType, readBody } from './content.ts';
 import type { RequestInfo } from './request-info.ts';
 import type { IncludeObject } from './table.ts';
 import { WatchStream } from './watch-stream.ts';
@@ -22,12 +18,9 @@ export interface RoutesOptions {
   readonly nowMs: () => number;
 }
 
-const DELETE_OPTIONS = schemaOf('DeleteOptions');
-
 interface Call {
   readonly info: RequestInfo;
   readonly resource: Resource;
-  readonly query: URLSearchParams;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly how: Presentation;
@@ -38,12 +31,10 @@ interface Call {
 export class Routes {
   readonly watches = new Set<WatchStream>();
   readonly #operations: Operations;
-  readonly #admission: WebhookAdmission;
   readonly #options: RoutesOptions;
 
-  constructor(operations: Operations, admission: WebhookAdmission, options: RoutesOptions) {
+  constructor(operations: Operations, options: RoutesOptions) {
     this.#operations = operations;
-    this.#admission = admission;
     this.#options = options;
   }
 
@@ -51,55 +42,64 @@ export class Routes {
    * @throws ApiError for every refusal; nothing was sent then */
   async serve(
     info: RequestInfo,
-    query: URLSearchParams,
     request: IncomingMessage,
     response: ServerResponse,
   ): Promise<void> {
     const resource = this.#operations.registry.find(info.group, info.version, info.plural);
     if (resource === undefined) throw noSuchResource();
     checkServed(resource, info);
-    const includeObject = (query.get('includeObject') ?? 'Metadata') as IncludeObject;
+    const includeObject = (info.query.get('includeObject') ?? 'Metadata') as IncludeObject;
     const how = { form: acceptedForm(request), includeObject, nowMs: this.#options.nowMs() };
-    await this.#dispatch({ info, resource, query, request, response, how });
+    await this.#dispatch({ info, resource, request, response, how });
   }
 
   async #dispatch(call: Call): Promise<void> {
     const { info, resource, response, how } = call;
     switch (info.verb) {
       case 'get':
-        return sendJson(
-          response,
-          200,
-          objectBytes(resource, this.#operations.get(placeOf(call)), how),
-        );
-      case 'list':
-        return this.#list(call);
+        return sendStored(call, 200, this.#operations.get(placeOf(call)));
+      case 'list': {
+        const page = this.#operations.list(resource, parseListQuery(info.namespace, info.query));
+        return sendJson(response, 200, listBytes(resource, page, how));
+      }
       case 'watch':
         return this.#watch(call);
-      case 'create':
-        return this.#create(call);
-      case 'update':
-        return this.#update(call);
-      case 'patch':
-        return this.#patch(call);
+      case 'create': {
+        const object = await objectIn(call);
+        const { namespace } = info;
+        const options = writeOptions(info);
+        return sendStored(call, 201, this.#operations.create(resource, namespace, object, options));
+      }
+      case 'update': {
+        const object = await objectIn(call);
+        const { stored, created } = this.#operations.update(
+          placeOf(call),
+          object,
+          writeOptions(info),
+        );
+        return sendStored(call, created ? 201 : 200, stored);
+      }
+      case 'patch': {
+        const type = patchType(call.request);
+        const patch = (await readBody(call.request)) ?? null;
+        const options = writeOptions(info);
+        return sendStored(
+          call,
+          200,
+          this.#operations.patch(placeOf(call), type, patch, options).stored,
+        );
+      }
       case 'delete':
         return this.#delete(call);
-      case 'deletecollection':
-        return this.#deleteCollection(call);
     }
   }
 
-  #list({ info, resource, query, response, how }: Call): void {
-    const page = this.#operations.list(resource, parseListQuery(resource, info.namespace, query));
-    sendJson(response, 200, listBytes(resource, page, how));
-  }
-
-  #watch({ info, resource, query, response, how }: Call): void {
-    if (!query.has('watch')) query.set('watch', '1');
+  #watch({ info, resource, response, how }: Call): void {
+    const { query } = info;
     if (info.name !== undefined) query.set('fieldSelector', `metadata.name=${info.name}`);
     const timeoutSeconds = Number(query.get('timeoutSeconds') ?? 0);
-    const listQuery = parseListQuery(resource, info.namespace, query);
-    const stream = new WatchStream(this.#operations, response, {
+    const listQuery = parseListQuery(info.namespace, query);
+    const stream = new WatchStream(this.#operations.store, response, {
       resource,
       query: listQuery,
       from: listQuery.resourceVersion === '' ? 0 : parseRevision(listQuery.resourceVersion),
@@ -114,175 +114,67 @@ export class Routes {
     stream.start();
   }
 
-  async #create(call: Call): Promise<void> {
-    const { info, resource, request, response, how } = call;
-    if (info.name !== undefined) throw methodNotAllowed();
-    checkContentType(request);
-    const options = writeOptions(call, 'CreateOptions');
-    const object = requireObject(resource, await bodyOf(call));
-    const stored = await this.#admission.carryOut(
-      this.#operations.createSteps(resource, info.namespace, object, options),
-    );
-    sendJson(response, 201, objectBytes(resource, stored, how), warningHeaders(options));
-  }
-
-  async #update(call: Call): Promise<void> {
-    const { info, resource, request, response, how } = call;
-    if (info.name === undefined) throw methodNotAllowed();
-    checkContentType(request);
-    const options = writeOptions(call, 'UpdateOptions');
-    const object = requireObject(resource, await bodyOf(call));
-    const { stored, created } = await this.#admission.carryOut(
-      this.#operations.updateSteps(placeOf(call), object, options),
-    );
-    const code = created ? 201 : 200;
-    sendJson(response, code, objectBytes(resource, stored, how), warningHeaders(options));
-  }
-
-  async #patch(call: Call): Promise<void> {
-    const { info, resource, request, response, how } = call;
-    if (info.name === undefined) throw methodNotAllowed();
-    const type = patchType(request);
-    const options = writeOptions(call, 'PatchOptions');
-    const patch = await bodyOf(call);
-    const { stored, created } = await this.#admission.carryOut(
-      this.#operations.patchSteps(placeOf(call), type, patch, options),
-    );
-    const code = created ? 201 : 200;
-    sendJson(response, code, objectBytes(resource, stored, how), warningHeaders(options));
-  }
-
   async #delete(call: Call): Promise<void> {
-    const { info, resource, response, how } = call;
-    if (info.subresource !== undefined) throw methodNotAllowed();
-    const body = (await readBody(call.request, DELETE_OPTIONS)).value ?? null;
-    const { stored, gone } = await this.#admission.carryOut(
-      this.#operations.deleteSteps(placeOf(call), deleteRequest(call, body)),
-    );
-    const code = !gone && memberAt(body, 'orphanDependents') === false ? 202 : 200;
-    if (resource.returnsDeleted === true || !gone)
-      return sendJson(response, code, objectBytes(resource, stored, how));
+    const { resource, response } = call;
+    const request = deleteRequest(call.info, (await readBody(call.request)) ?? null);
+    const { stored, gone } = this.#operations.delete(placeOf(call), request);
+    if (!gone) return sendStored(call, 200, stored);
     const { name, uid } = stored.object.metadata;
-    sendObject(response, code, {
+    sendObject(response, 200, {
       kind: 'Status',
       apiVersion: 'v1',
       metadata: {},
       status: 'Success',
-      details: { name, ...qualifiedGroup(resource), kind: resource.plural, uid },
+      details: { name, kind: resource.plural, uid },
     });
-  }
-
-  async #deleteCollection(call: Call): Promise<void> {
-    const { info, resource, query, response, how } = call;
-    const body = (await readBody(call.request, DELETE_OPTIONS)).value ?? null;
-    const listQuery = parseListQuery(resource, info.namespace, query);
-    const dryRun = deleteRequest(call, body).dryRun === true;
-    const page = await this.#admission.carryOut(
-      this.#operations.deleteCollectionSteps(resource, listQuery, dryRun),
-    );
-    sendJson(response, 200, listBytes(resource, page, how));
   }
 }
 
 /** @throws ApiError 404 or 405 for what this resource does not serve */
-function checkServed(resource: Resource, info: RequestInfo): void {
-  const isOnCollection = info.verb === 'create' || info.verb === 'deletecollection';
-  const needsNamespace = resource.namespaced && (info.name !== undefined || isOnCollection);
-  if (info.namespace === undefined ? needsNamespace : !resource.namespaced)
-    throw isOnCollection ? methodNotAllowed() : noSuchResource();
-  const hasSubresource = info.subresource === 'status' && resource.hasStatus === true;
-  if (info.subresource !== undefined && !hasSubresource) throw noSuchResource();
-  if (!verbsOf(resource).includes(info.verb)) throw methodNotAllowed();
+function checkServed(
+  resource: Resource,
+  { verb, namespace, name, subresource }: RequestInfo,
+): void {
+  const isOnCollection = name === undefined;
+  const isRead = verb === 'list' || verb === 'watch';
+  const isMisplaced =
+    namespace === undefined ? resource.namespaced && !isRead : !resource.namespaced;
+  if (isMisplaced) throw noSuchResource();
+  if (subresource !== undefined && (subresource !== 'status' || resource.hasStatus !== true))
+    throw noSuchResource();
+  if (isRead || isOnCollection === (verb === 'create')) return;
+  const why = 'the server does not allow this method on the requested resource';
+  throw refused(405, 'MethodNotAllowed', why);
 }
 
 function placeOf({ info, resource }: Call): Place {
   return { resource, namespace: info.namespace, name: info.name ?? '' };
 }
 
-async function bodyOf({ request, resource }: Call): Promise<Json> {
-  try {
-    const { value, empty } = await readBody(request, resource.struct);
-    if (!empty && value !== undefined) return value;
-  } catch (error) {
-    if (error instanceof ApiError && error.failure.code === 400)
-      throw unrecognized(resource, error.message);
-    throw error;
-  }
-  throw unrecognized(
-    resource,
-    "couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)",
-  );
+function sendStored({ resource, response, how }: Call, code: number, stored: Stored): void {
+  sendJson(response, code, objectBytes(resource, stored, how));
 }
 
-function unrecognized(resource: Resource, why: string): ApiError {
-  return badRequest(
-    `the object provided is unrecognized (must be of type ${resource.kind}): ${why}`,
-  );
+/** The object in the body of a request.
+ * @throws ApiError 400 for another JSON value, and without a body */
+async function objectIn({ request, resource }: Call): Promise<JsonObject> {
+  const body = await readBody(request);
+  if (isObject(body)) return body;
+  throw badRequest(`the object provided is unrecognized (must be of type ${resource.kind})`);
 }
 
-function writeOptions(
-  { info, query, request }: Call,
-  kind: string,
-): WriteOptions & { readonly warnings: string[] } {
-  const validation = query.get('fieldValidation') ?? '';
-  if (!['', 'Ignore', 'Warn', 'Strict'].includes(validation)) {
-    throw invalid({ group: 'meta.k8s.io', kind }, '', [
-      notSupported('fieldValidation', validation, ['Ignore', 'Strict', 'Warn', '']),
-    ]);
-  }
+function writeOptions({ query, subresource }: RequestInfo): WriteOptions {
   return {
-    dryRun: isDryRun(query.getAll('dryRun'), kind),
-    subresource: info.subresource === 'status' ? 'status' : undefined,
-    // A writer that gives no name is known by the first word of its User-Agent. Only apply requires
-    // a name.
-    fieldManager:
-      query.get('fieldManager') ??
-      (kind === 'PatchOptions' ? '' : ((request.headers['user-agent'] ?? '').split('/')[0] ?? '')),
-    force: isTrue(query.get('force')),
-    ...(validation === '' ? {} : { fieldValidation: validation as FieldValidation }),
-    warnings: [],
+    dryRun: query.getAll('dryRun').includes('All'),
+    subresource: subresource === 'status' ? 'status' : undefined,
   };
 }
 
-function isDryRun(values: readonly string[], kind: string): boolean {
-  const given = values.filter((value) => value !== '');
-  if (given.every((value) => value === 'All')) return given.length > 0;
-  const cause = {
-    reason: 'FieldValueNotSupported',
-    message: `Unsupported value: ${JSON.stringify(given)}: supported values: "All"`,
-    field: 'dryRun',
-  };
-  throw invalid({ group: 'meta.k8s.io', kind }, '', [cause]);
-}
-
-function deleteRequest({ query }: Call, body: Json): DeleteRequest {
+function deleteRequest({ query }: RequestInfo, body: Json): DeleteRequest {
   const inBody = memberAt(body, 'dryRun');
-  const dryRun = [...query.getAll('dryRun'), ...(Array.isArray(inBody) ? inBody.map(String) : [])];
-  const conditions = memberAt(body, 'preconditions');
-  const uid = memberAt(conditions, 'uid');
-  const resourceVersion = memberAt(conditions, 'resourceVersion');
+  const preconditions = memberAt(body, 'preconditions');
   return {
-    dryRun: isDryRun(dryRun, 'DeleteOptions'),
-    ...(isObject(conditions)
-      ? {
-          preconditions: {
-            ...(typeof uid === 'string' ? { uid } : {}),
-            ...(typeof resourceVersion === 'string' ? { resourceVersion } : {}),
-          },
-        }
-      : {}),
+    dryRun: [...query.getAll('dryRun'), ...(Array.isArray(inBody) ? inBody : [])].includes('All'),
+    ...(isObject(preconditions) ? { preconditions } : {}),
   };
-}
-
-function warningHeaders(options: { readonly warnings: readonly string[] }): Record<string, string> {
-  if (options.warnings.length === 0) return {};
-  return { warning: options.warnings.map((line) => `299 - ${JSON.stringify(line)}`).join(', ') };
-}
-
-function methodNotAllowed(): ApiError {
-  return refused(
-    405,
-    'MethodNotAllowed',
-    'the server does not allow this method on the requested resource',
-  );
 }

@@ -10,8 +10,6 @@ export interface TableOptions {
   readonly nowMs: number;
   readonly includeObject: IncludeObject;
   readonly listMetadata?: JsonObject;
-  /** Only the first event of a watch contains the columns. */
-  readonly withColumns?: boolean;
 }
 
 /** Objects as a table for kubectl, one row each. */
@@ -20,37 +18,23 @@ export function tableOf(
   items: readonly Stored[],
   options: TableOptions,
 ): JsonObject {
+  const resourceVersion = items[0]?.object.metadata.resourceVersion ?? '';
   return {
     kind: 'Table',
     apiVersion: 'meta.k8s.io/v1',
-    metadata: options.listMetadata ?? {
-      resourceVersion: items[0]?.object.metadata.resourceVersion ?? '',
-    },
-    columnDefinitions:
-      options.withColumns === false
-        ? []
-        : resource.columns.map((column) => ({
-            name: column.name,
-            type: column.type,
-            format: column.format ?? '',
-            description: '',
-            priority: column.priority ?? 0,
-          })),
-    rows: items.map((item) => ({
-      cells: resource.columns.map((column) =>
-        column.cell(cellSource(resource, item), options.nowMs),
-      ),
-      ...rowObject(item.object, options.includeObject),
+    metadata: options.listMetadata ?? { resourceVersion },
+    columnDefinitions: resource.columns.map(({ name, type, format = '', priority = 0 }) => ({
+      name,
+      type,
+      format,
+      description: '',
+      priority,
+    })),
+    rows: items.map(({ object }) => ({
+      cells: resource.columns.map((column) => column.cell(object, options.nowMs)),
+      ...rowObject(object, options.includeObject),
     })),
   };
-}
-
-/** The object that column functions get: for a view, its stored shape. */
-function cellSource(resource: Resource, item: Stored): KubeObject {
-  const { view } = resource;
-  return view === undefined || view.storedAs.columns !== resource.columns
-    ? item.object
-    : (view.toStored(item.object) as KubeObject);
 }
 
 function rowObject(object: KubeObject, include: IncludeObject): { object?: Json } {
@@ -59,6 +43,6 @@ function rowObject(object: KubeObject, include: IncludeObject): { object?: Json 
 }
 
 /** Only the metadata of an object. */
-export function partialMetadata(object: KubeObject): JsonObject {
-  return { kind: 'PartialObjectMetadata', apiVersion: 'meta.k8s.io/v1', metadata: object.metadata };
+export function partialMetadata({ metadata }: KubeObject): JsonObject {
+  return { kind: 'PartialObjectMetadata', apiVersion: 'meta.k8s.io/v1', metadata };
 }

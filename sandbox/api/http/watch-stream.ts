@@ -1,13 +1,17 @@
 import type { ServerResponse } from 'node:http';
 import { timerMs } from '#src/runtime/clock.ts';
 import { type ApiError, expired } from '../api-error.ts';
-import { type ListQuery, tooLarge } from '../list-query.ts';
-import type { JsonObject } from '../json-value.ts';
-import type { Operations } from '../operations.ts';
+import type { ListQuery } from '../list-query.ts';
 import { apiVersionOf, type Resource } from '../resource.ts';
-import { type Change, changesAfter, type ChangeType, type Stored, watchFrame } from '../store.ts';
+import {
+  type Change,
+  changesAfter,
+  type ChangeType,
+  type Store,
+  type Stored,
+  watchFrame,
+} from '../store.ts';
 import { json, objectBytes, type Presentation } from './answer.ts';
-import { tableOf } from './table.ts';
 
 export interface WatchOptions {
   readonly resource: Resource;
@@ -30,17 +34,14 @@ export class WatchStream {
   readonly resource: Resource;
   readonly #response: ServerResponse;
   readonly #options: WatchOptions;
-  readonly #operations: Operations;
+  readonly #store: Store;
   readonly #onChange = (change: Change) => this.#sendChange(change);
   readonly #timers: NodeJS.Timeout[] = [];
-  #sentRows = 0;
-  #isListing = false;
-  #maxBacklogBytes = BACKLOG_MAX_BYTES;
   #ended = false;
 
-  constructor(operations: Operations, response: ServerResponse, options: WatchOptions) {
+  constructor(store: Store, response: ServerResponse, options: WatchOptions) {
     this.resource = options.resource;
-    this.#operations = operations;
+    this.#store = store;
     this.#response = response;
     this.#options = options;
   }
@@ -49,22 +50,17 @@ export class WatchStream {
    * disconnects. */
   start(): void {
     const { resource, query, from, bookmarks, timeoutMs, bookmarkIntervalMs } = this.#options;
-    const { store } = this.#operations;
-    const collection = store.collection(resource);
+    const collection = this.#store.collection(resource);
     this.#response.writeHead(200, {
       'content-type': 'application/json',
       'cache-control': 'no-cache, private',
     });
     this.#response.flushHeaders();
     this.#response.once('close', () => this.#stop());
-    const error = this.#versionError(store.revision, collection.compactedTo);
-    if (error !== undefined) return this.fail(error);
+    if (from > 0 && from < collection.compactedTo)
+      return this.fail(expired(`too old resource version: ${from} (${collection.compactedTo})`));
     if (from === 0 || query.sendInitialEvents) {
-      // The objects at the beginning may take any time to be read.
-      this.#isListing = true;
       for (const each of collection.sorted) if (this.#selects(each)) this.#send('ADDED', each);
-      this.#isListing = false;
-      this.#maxBacklogBytes += this.#response.writableLength;
     } else {
       for (const change of changesAfter(collection, from)) this.#sendChange(change);
     }
@@ -73,13 +69,6 @@ export class WatchStream {
     collection.listeners.add(this.#onChange);
     this.#timers.push(setTimeout(() => this.end(), timerMs(timeoutMs)));
     if (bookmarks) this.#timers.push(setInterval(() => this.#bookmark(), bookmarkIntervalMs));
-  }
-
-  #versionError(revision: number, compactedTo: number): ApiError | undefined {
-    const { from, query } = this.#options;
-    if (from > 0 && from < compactedTo)
-      return expired(`too old resource version: ${from} (${compactedTo})`);
-    return query.sendInitialEvents && from > revision ? tooLarge(from, revision) : undefined;
   }
 
   /** Ends cleanly with a last bookmark, as at a time-out. */
@@ -114,7 +103,7 @@ export class WatchStream {
   #stop(): void {
     this.#ended = true;
     for (const timer of this.#timers) clearTimeout(timer);
-    this.#operations.store.collection(this.resource).listeners.delete(this.#onChange);
+    this.#store.collection(this.resource).listeners.delete(this.#onChange);
   }
 
   /** Sends a change as this watch sees it: an object that begins to match is ADDED, one that no
@@ -126,12 +115,7 @@ export class WatchStream {
     const was = change.previous !== undefined && this.#selects(change.previous);
     if (!is && !was) return;
     const type: ChangeType = is ? (was ? 'MODIFIED' : 'ADDED') : 'DELETED';
-    if (
-      type === change.type &&
-      this.resource.view === undefined &&
-      this.#options.how.form === 'object'
-    )
-      this.#write(change.frame);
+    if (type === change.type && this.#options.how.form === 'object') this.#write(change.frame);
     else this.#send(type, type === 'DELETED' ? change.lastState : change.stored);
   }
 
@@ -144,49 +128,23 @@ export class WatchStream {
   #send(type: ChangeType, stored: Stored): void {
     // The age column uses the time of the event, not of the watch's start.
     const how = { ...this.#options.how, nowMs: this.#options.nowMs() };
-    const shown = this.#operations.present(this.resource, stored);
-    if (how.form === 'table') {
-      const table = tableOf(this.resource, [shown], { ...how, withColumns: this.#sentRows === 0 });
-      this.#sentRows += 1;
-      this.#write(watchFrame(type, json(table)));
-    } else {
-      this.#write(watchFrame(type, objectBytes(this.resource, shown, how)));
-    }
+    this.#write(watchFrame(type, objectBytes(this.resource, stored, how)));
   }
 
   #bookmark(annotations?: Record<string, string>): void {
-    const metadata: JsonObject = {
-      resourceVersion: String(this.#operations.store.revision),
-      creationTimestamp: null,
-      ...(annotations === undefined ? {} : { annotations }),
-    };
+    const resourceVersion = String(this.#store.revision);
+    const metadata = { resourceVersion, creationTimestamp: null, annotations };
     const { form } = this.#options.how;
-    if (form === 'table')
-      this.#write(
-        watchFrame(
-          'BOOKMARK',
-          json({
-            kind: 'Table',
-            apiVersion: 'meta.k8s.io/v1',
-            metadata,
-            columnDefinitions: [],
-            rows: [],
-          }),
-        ),
-      );
-    else {
-      const head =
-        form === 'object'
-          ? { kind: this.resource.kind, apiVersion: apiVersionOf(this.resource) }
-          : { kind: 'PartialObjectMetadata', apiVersion: 'meta.k8s.io/v1' };
-      this.#write(watchFrame('BOOKMARK', json({ ...head, metadata })));
-    }
+    const head =
+      form === 'object'
+        ? { kind: this.resource.kind, apiVersion: apiVersionOf(this.resource) }
+        : { kind: 'PartialObjectMetadata', apiVersion: 'meta.k8s.io/v1' };
+    this.#write(watchFrame('BOOKMARK', json({ ...head, metadata })));
   }
 
   #write(frame: Buffer): void {
     if (this.#ended) return;
-    if (!this.#isListing && this.#response.writableLength > this.#maxBacklogBytes)
-      return this.cut();
+    if (this.#response.writableLength > BACKLOG_MAX_BYTES) return this.cut();
     if (this.#response.writableCorked === 0) {
       // All events of one turn of the event loop are sent as one packet.
       this.#response.cork();

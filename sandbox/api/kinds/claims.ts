@@ -1,7 +1,6 @@
-import { forbidden, type Cause } from '../api-error.ts';
-import { ageColumn, nameColumn, shortAccessModes, textColumn } from '../columns.ts';
-import { forbiddenValue, invalidValue, notSupported, required } from '../field-error.ts';
+import { ageColumn, column, nameColumn, shortAccessModes, statusColumn } from '../columns.ts';
 import {
+  childOf,
   cloneJson,
   equalJson,
   isObject,
@@ -10,28 +9,16 @@ import {
   plainText,
   textAt,
   textsAt,
-  type Json,
-  type JsonObject,
 } from '../json-value.ts';
 import type { KubeObject } from '../kube-object.ts';
-import { subdomainComplaint } from '../names.ts';
 import { compareQuantities } from '../quantity.ts';
-import type { Resource, RuleContext } from '../resource.ts';
-import { schemaOf } from '../schema/schemas.ts';
+import { kindOf, type Problem, type RuleContext } from '../resource.ts';
+import { classes } from './storage.ts';
 
-const ACCESS_MODES = [
-  'ReadWriteOnce',
-  'ReadOnlyMany',
-  'ReadWriteMany',
-  'ReadWriteOncePod',
-] as const;
-const VOLUME_MODES = ['Block', 'Filesystem'] as const;
+const ACCESS_MODES = ['ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOncePod'];
 export const CLAIM_FINALIZER = 'kubernetes.io/pvc-protection';
 const BETA_CLASS = 'volume.beta.kubernetes.io/storage-class';
-const DEFAULT_CLASS = [
-  'storageclass.kubernetes.io/is-default-class',
-  'storageclass.beta.kubernetes.io/is-default-class',
-];
+const DEFAULT_CLASS = 'storageclass.kubernetes.io/is-default-class';
 
 /** The class that a claim or volume names; undefined where it names none. The old annotation takes
  * precedence over the field. */
@@ -41,22 +28,14 @@ export function classOf(object: KubeObject): string | undefined {
   return typeof name === 'string' ? name : undefined;
 }
 
-function applyDefaults(claim: KubeObject): void {
-  const spec = objectAt(claim, 'spec');
-  spec['volumeMode'] ??= 'Filesystem';
-  const status = objectAt(claim, 'status');
-  status['phase'] ??= 'Pending';
-  // A limit without a request is also the request.
-  const resources = objectAt(spec, 'resources');
-  const limits = objectAt(resources, 'limits');
-  if (Object.keys(limits).length > 0)
-    resources['requests'] = { ...limits, ...objectAt(resources, 'requests') };
-}
-
 function beforeCreate(claim: KubeObject, context: RuleContext): void {
   claim['status'] = { phase: 'Pending' };
-  const spec = objectAt(claim, 'spec');
-  copyDataSource(spec);
+  const spec = childOf(claim, 'spec');
+  const { dataSource, dataSourceRef } = spec;
+  // They are kept equal, unless the reference names a namespace.
+  if (isObject(dataSourceRef) && dataSourceRef['namespace'] === undefined)
+    spec['dataSource'] ??= cloneJson(dataSourceRef);
+  else if (isObject(dataSource)) spec['dataSourceRef'] ??= cloneJson(dataSource);
   if (classOf(claim) === undefined) {
     const name = defaultClass(context);
     if (name !== undefined) spec['storageClassName'] = name;
@@ -64,175 +43,79 @@ function beforeCreate(claim: KubeObject, context: RuleContext): void {
   claim.metadata.finalizers = [...new Set([...(claim.metadata.finalizers ?? []), CLAIM_FINALIZER])];
 }
 
-/** Keeps dataSource and dataSourceRef equal, unless the reference names a namespace. */
-function copyDataSource(spec: JsonObject): void {
-  const source = spec['dataSource'];
-  const reference = spec['dataSourceRef'];
-  if (isObject(reference) && reference['namespace'] === undefined && source === undefined)
-    spec['dataSource'] = cloneJson(reference);
-  else if (isObject(source) && reference === undefined) spec['dataSourceRef'] = cloneJson(source);
-}
-
 /** The newest class that is marked as default; of two with the same time, the first by name. */
 function defaultClass(context: RuleContext): string | undefined {
-  const marked = [...context.list('storageclasses', 'storage.k8s.io')].filter((c) =>
-    DEFAULT_CLASS.some((key) => c.metadata.annotations?.[key] === 'true'),
-  );
+  const marked = [...context.list(classes)]
+    .map(({ metadata }) => metadata)
+    .filter(({ annotations }) => annotations?.[DEFAULT_CLASS] === 'true');
   marked.sort(
     (a, b) =>
-      b.metadata.creationTimestamp.localeCompare(a.metadata.creationTimestamp) ||
-      a.metadata.name.localeCompare(b.metadata.name),
+      b.creationTimestamp.localeCompare(a.creationTimestamp) || a.name.localeCompare(b.name),
   );
-  return marked[0]?.metadata.name;
+  return marked[0]?.name;
 }
 
-function validate(claim: KubeObject): Cause[] {
-  return [
-    ...accessModeCauses(claim, 'at least 1 access mode is required'),
-    ...requestCauses(memberAt(claim, 'spec', 'resources', 'requests', 'storage')),
-    ...classNameCauses(claim, 'storageClassName'),
-    ...volumeModeCauses(claim),
-    ...sourceCauses(memberAt(claim, 'spec', 'dataSource')),
-    ...classNameCauses(claim, 'volumeAttributesClassName'),
-  ];
+function validate(claim: KubeObject): Problem | undefined {
+  const size = plainText(memberAt(claim, 'spec', 'resources', 'requests', 'storage'));
+  if (compareQuantities(size, '0') <= 0) {
+    const why =
+      size === '' ? 'Required value' : `Invalid value: "${size}": must be greater than zero`;
+    return { field: 'spec.resources[storage]', why };
+  }
+  return accessModeProblem(claim);
 }
 
-/** The errors in `spec.accessModes` of a claim or volume. */
-export function accessModeCauses(object: KubeObject, whenMissing?: string): Cause[] {
+/** What is wrong with `spec.accessModes` of a claim or volume. */
+export function accessModeProblem(object: KubeObject): Problem | undefined {
   const field = 'spec.accessModes';
   const modes = textsAt(object, 'spec', 'accessModes');
-  if (modes.length === 0) return [required(field, whenMissing)];
-  const unknown = modes.filter((mode) => !(ACCESS_MODES as readonly string[]).includes(mode));
-  const isMixed = modes.includes('ReadWriteOncePod') && modes.length > 1;
-  return [
-    ...unknown.map((mode) => notSupported(field, mode, ACCESS_MODES)),
-    ...(isMixed
-      ? [forbiddenValue(field, 'may not use ReadWriteOncePod with other access modes')]
-      : []),
-  ];
-}
-
-/** The errors in `spec.volumeMode` of a claim or volume. */
-export function volumeModeCauses(object: KubeObject): Cause[] {
-  const mode = textAt(object, 'spec', 'volumeMode');
-  return (VOLUME_MODES as readonly string[]).includes(mode)
-    ? []
-    : [notSupported('spec.volumeMode', mode, VOLUME_MODES)];
-}
-
-/** The errors in a field of the spec that names a class, if it does. */
-export function classNameCauses(object: KubeObject, field: string): Cause[] {
-  const name = textAt(object, 'spec', field);
-  const complaint = name === '' ? undefined : subdomainComplaint(name);
-  return complaint === undefined ? [] : [invalidValue(`spec.${field}`, name, complaint)];
-}
-
-function requestCauses(size: Json | undefined): Cause[] {
-  const field = 'spec.resources[storage]';
-  if (size === undefined) return [required(field)];
-  return compareQuantities(plainText(size), '0') > 0
-    ? []
-    : [invalidValue(field, size, 'must be greater than zero')];
-}
-
-/** Without an API group a data source can only be a claim. */
-function sourceCauses(source: Json | undefined): Cause[] {
-  if (!isObject(source) || textAt(source, 'apiGroup') !== '') return [];
-  const kind = textAt(source, 'kind');
-  return kind === 'PersistentVolumeClaim' ? [] : [invalidValue('spec.dataSource', kind, '')];
+  if (modes.length === 0)
+    return { field, why: 'Required value: at least 1 access mode is required' };
+  const unknown = modes.find((mode) => !ACCESS_MODES.includes(mode));
+  if (unknown === undefined) return undefined;
+  return { field, why: `Unsupported value: "${unknown}": supported: ${ACCESS_MODES.join(', ')}` };
 }
 
 /** A claim's spec is immutable, except that volumeName and class can be set once, and that a bound
  * claim's request can grow and its attributes class can change. */
-function validateUpdate(claim: KubeObject, old: KubeObject, part: 'main' | 'status'): Cause[] {
-  if (part === 'status') return [];
+function validateUpdate(claim: KubeObject, old: KubeObject): Problem | undefined {
   const was = cloneJson(objectAt(old, 'spec'));
-  const is = cloneJson(objectAt(claim, 'spec'));
-  const causes: Cause[] = [];
+  const is = objectAt(claim, 'spec');
   if (textAt(was, 'volumeName') === '') was['volumeName'] = is['volumeName'];
   if (was['storageClassName'] === undefined) was['storageClassName'] = is['storageClassName'];
   if (textAt(old, 'status', 'phase') === 'Bound') {
-    const wasSize = textAt(was, 'resources', 'requests', 'storage');
-    const size = textAt(is, 'resources', 'requests', 'storage');
-    const capacity = textAt(old, 'status', 'capacity', 'storage');
-    if (
-      compareQuantities(size, wasSize) < 0 &&
-      compareQuantities(size, capacity === '' ? wasSize : capacity) < 0
-    ) {
-      causes.push(
-        forbiddenValue(
-          'spec.resources.requests.storage',
-          'field can not be less than status.capacity',
-        ),
-      );
+    const size = (spec: typeof is) => plainText(memberAt(spec, 'resources', 'requests', 'storage'));
+    if (compareQuantities(size(is), size(was)) < 0) {
+      const why = 'Forbidden: field can not be less than status.capacity';
+      return { field: 'spec.resources.requests.storage', why };
     }
-    const requests = objectAt(was, 'resources', 'requests');
-    if (requests['storage'] !== undefined) requests['storage'] = size;
+    was['resources'] = is['resources'];
     was['volumeAttributesClassName'] = is['volumeAttributesClassName'];
   }
-  if (!equalJson(was, is)) {
-    const detail =
-      'spec is immutable after creation except resources.requests and ' +
-      'volumeAttributesClassName for bound claims';
-    causes.push(forbiddenValue('spec', detail));
-  }
-  return causes;
-}
-
-function admit(claim: KubeObject, old: KubeObject | undefined, context: RuleContext) {
-  if (old === undefined) return undefined;
-  const size = textAt(claim, 'spec', 'resources', 'requests', 'storage');
-  const was = textAt(old, 'spec', 'resources', 'requests', 'storage');
-  if (textAt(old, 'status', 'phase') !== 'Bound' || compareQuantities(size, was) <= 0)
-    return undefined;
-  const className = classOf(claim) ?? '';
-  const found = [...context.list('storageclasses', 'storage.k8s.io')].find(
-    (each) => each.metadata.name === className,
-  );
-  if (found?.['allowVolumeExpansion'] === true) return undefined;
+  if (equalJson(was, is)) return undefined;
   const why =
-    'only dynamically provisioned pvc can be resized and ' +
-    'the storageclass that provisions the pvc must support resize';
-  return forbidden(claims, claim.metadata.name, why);
+    'Forbidden: spec is immutable after creation except resources.requests and ' +
+    'volumeAttributesClassName for bound claims';
+  return { field: 'spec', why };
 }
-
-const volumeNameOf = (claim: KubeObject) => textAt(claim, 'spec', 'volumeName');
 
 /** PersistentVolumeClaims. */
-export const claims: Resource = {
-  group: '',
-  version: 'v1',
-  plural: 'persistentvolumeclaims',
-  singular: 'persistentvolumeclaim',
-  kind: 'PersistentVolumeClaim',
-  shortNames: ['pvc'],
-  namespaced: true,
-  struct: schemaOf('PersistentVolumeClaim'),
+export const claims = kindOf('v1', ['PersistentVolumeClaim', 'persistentvolumeclaims', 'pvc'], {
   hasStatus: true,
-  returnsDeleted: true,
-  applyDefaults,
+  applyDefaults(claim) {
+    childOf(claim, 'spec')['volumeMode'] ??= 'Filesystem';
+  },
   beforeCreate,
   validate,
   validateUpdate,
-  admit,
   columns: [
     nameColumn,
-    textColumn('Status', (o) =>
-      o.metadata.deletionTimestamp === undefined ? textAt(o, 'status', 'phase') : 'Terminating',
-    ),
-    textColumn('Volume', volumeNameOf),
-    textColumn('Capacity', (o) =>
-      volumeNameOf(o) === '' ? '' : textAt(o, 'status', 'capacity', 'storage'),
-    ),
-    textColumn('Access Modes', (o) =>
-      volumeNameOf(o) === '' ? '' : shortAccessModes(o, 'status', 'accessModes'),
-    ),
-    textColumn('StorageClass', (o) => classOf(o) ?? ''),
-    textColumn(
-      'VolumeAttributesClass',
-      (o) => textAt(o, 'spec', 'volumeAttributesClassName') || '<unset>',
-    ),
+    statusColumn,
+    column('Volume', 'spec.volumeName'),
+    column('Capacity', 'status.capacity.storage'),
+    column('Access Modes', (o) => shortAccessModes(o, 'status', 'accessModes')),
+    column('StorageClass', (o) => classOf(o) ?? ''),
     ageColumn,
-    textColumn('VolumeMode', (o) => textAt(o, 'spec', 'volumeMode') || '<unset>', 1),
+    column('VolumeMode', 'spec.volumeMode', 1),
   ],
-};
+});

@@ -1,188 +1,118 @@
-import type { Cause } from '../api-error.ts';
-import { ageColumn, nameColumn, shortAccessModes, textColumn } from '../columns.ts';
-import { forbiddenValue, immutable, invalidValue, notSupported, required } from '../field-error.ts';
+import { ageColumn, column, nameColumn, shortAccessModes, statusColumn } from '../columns.ts';
 import {
+  childOf,
   equalJson,
   isObject,
   memberAt,
   objectAt,
   plainText,
   textAt,
-  type JsonObject,
 } from '../json-value.ts';
+import type { Json, JsonObject } from '../json-value.ts';
 import type { KubeObject } from '../kube-object.ts';
 import { compareQuantities } from '../quantity.ts';
-import type { Resource, RuleContext } from '../resource.ts';
-import { schemaOf } from '../schema/schemas.ts';
+import { kindOf, type Problem, type RuleContext } from '../resource.ts';
 import { timestamp } from '../time.ts';
-import { accessModeCauses, classNameCauses, classOf, volumeModeCauses } from './claims.ts';
+import { accessModeProblem, classOf } from './claims.ts';
 
 export const VOLUME_FINALIZER = 'kubernetes.io/pv-protection';
-const POLICIES = ['Delete', 'Recycle', 'Retain'] as const;
 
-/** The members of a volume's spec that say where its data is: exactly one must be set. */
-const SOURCES = [...schemaOf('PersistentVolumeSpec').fields.values()]
-  .filter(({ type }) => type.kind === 'struct' && type.struct.name.endsWith('Source'))
-  .map(({ name }) => name);
+/** The members of a volume's spec that do not say where its data is. */
+const NO_SOURCES = new Set([
+  'capacity',
+  'accessModes',
+  'claimRef',
+  'persistentVolumeReclaimPolicy',
+  'storageClassName',
+  'mountOptions',
+  'volumeMode',
+  'nodeAffinity',
+  'volumeAttributesClassName',
+]);
 
-function applyDefaults(volume: KubeObject): void {
-  const spec = objectAt(volume, 'spec');
-  spec['volumeMode'] ??= 'Filesystem';
-  spec['persistentVolumeReclaimPolicy'] ??= 'Retain';
-  const hostPath = spec['hostPath'];
-  if (isObject(hostPath)) hostPath['type'] ??= '';
-  const status = objectAt(volume, 'status');
-  status['phase'] ??= 'Pending';
+/** The member of a spec that says where the data is, with its name. */
+function sourceOf(spec: JsonObject): readonly [name: string, source: Json | undefined] | undefined {
+  return Object.entries(spec).find(([name, value]) => value !== undefined && !NO_SOURCES.has(name));
 }
 
-function beforeCreate(volume: KubeObject, context: RuleContext): void {
-  volume['status'] = { phase: 'Pending', lastPhaseTransitionTime: timestamp(context.nowMs) };
+function beforeCreate(volume: KubeObject, { nowMs }: RuleContext): void {
+  volume['status'] = { phase: 'Pending', lastPhaseTransitionTime: timestamp(nowMs) };
   volume.metadata.finalizers = [
     ...new Set([...(volume.metadata.finalizers ?? []), VOLUME_FINALIZER]),
   ];
 }
 
-function beforeUpdate(volume: KubeObject, old: KubeObject, context: RuleContext): void {
+function beforeUpdate(volume: KubeObject, old: KubeObject, { nowMs }: RuleContext): void {
   const status = objectAt(volume, 'status');
   if (textAt(old, 'status', 'phase') !== textAt(status, 'phase'))
-    status['lastPhaseTransitionTime'] = timestamp(context.nowMs);
+    status['lastPhaseTransitionTime'] = timestamp(nowMs);
 }
 
-function validate(volume: KubeObject): Cause[] {
-  const policy = textAt(volume, 'spec', 'persistentVolumeReclaimPolicy');
-  return [
-    ...accessModeCauses(volume),
-    ...capacityCauses(volume),
-    ...((POLICIES as readonly string[]).includes(policy)
-      ? []
-      : [notSupported('spec.persistentVolumeReclaimPolicy', policy, POLICIES)]),
-    ...sourceCauses(objectAt(volume, 'spec')),
-    ...volumeModeCauses(volume),
-    ...classNameCauses(volume, 'storageClassName'),
-  ];
+function validate(volume: KubeObject): Problem | undefined {
+  const spec = objectAt(volume, 'spec');
+  const size = plainText(memberAt(spec, 'capacity', 'storage'));
+  if (compareQuantities(size, '0') <= 0)
+    return { field: 'spec.capacity[storage]', why: 'Required value: must be greater than zero' };
+  const [name] = sourceOf(spec) ?? [];
+  if (name === undefined)
+    return { field: 'spec', why: 'Required value: must specify a volume type' };
+  const missing = ['driver', 'volumeHandle'].find((each) => textAt(spec, 'csi', each) === '');
+  if (name === 'csi' && missing !== undefined)
+    return { field: `spec.csi.${missing}`, why: 'Required value' };
+  return accessModeProblem(volume);
 }
 
-function capacityCauses(volume: KubeObject): Cause[] {
-  const field = 'spec.capacity';
-  const capacity = objectAt(volume, 'spec', 'capacity');
-  const names = Object.keys(capacity);
-  return [
-    ...(names.length === 0 ? [required(field)] : []),
-    ...(names.length === 1 && names[0] === 'storage'
-      ? []
-      : [notSupported(field, memberAt(volume, 'spec', 'capacity'), ['storage'])]),
-    ...names
-      .filter((name) => compareQuantities(plainText(capacity[name]), '0') <= 0)
-      .map((name) =>
-        invalidValue(`${field}[${name}]`, capacity[name], 'must be greater than zero'),
-      ),
-  ];
-}
-
-function sourceCauses(spec: JsonObject): Cause[] {
-  const [first, ...others] = SOURCES.filter((source) => spec[source] !== undefined);
-  if (first === undefined) return [required('spec', 'must specify a volume type')];
-  return [
-    ...others.map((source) =>
-      forbiddenValue(`spec.${source}`, 'may not specify more than 1 volume type'),
-    ),
-    ...(SOURCE_RULES[first]?.(spec) ?? []),
-  ];
-}
-
-/** What is required of a source beyond its fields' types. */
-const SOURCE_RULES: Readonly<Record<string, (spec: JsonObject) => Cause[]>> = {
-  csi: (spec) => [
-    ...missingTexts(spec, 'csi', ['driver', 'volumeHandle']),
-    ...CSI_SECRETS.filter((name) => isObject(memberAt(spec, 'csi', name))).flatMap((name) =>
-      missingTexts(spec, `csi.${name}`, ['name', 'namespace']),
-    ),
-  ],
-  hostPath: (spec) => missingTexts(spec, 'hostPath', ['path']),
-  local: (spec) =>
-    spec['nodeAffinity'] === undefined
-      ? [required('spec.nodeAffinity', 'Local volume requires node affinity')]
-      : [],
-};
-
-const CSI_SECRETS = [
-  'controllerPublishSecretRef',
-  'controllerExpandSecretRef',
-  'nodePublishSecretRef',
-  'nodeStageSecretRef',
-  'nodeExpandSecretRef',
-];
-
-function missingTexts(spec: JsonObject, path: string, names: readonly string[]): Cause[] {
-  return names
-    .filter((name) => textAt(spec, ...path.split('.'), name) === '')
-    .map((name) => required(`spec.${path}.${name}`));
-}
-
-function validateUpdate(volume: KubeObject, old: KubeObject, part: 'main' | 'status'): Cause[] {
-  if (part === 'status') return [];
+function validateUpdate(volume: KubeObject, old: KubeObject): Problem | undefined {
   const is = objectAt(volume, 'spec');
   const was = objectAt(old, 'spec');
-  const causes: Cause[] = [];
-  const hasNewSource = SOURCES.some(
-    (source) => !equalJson(withoutExpandSecret(is[source]), withoutExpandSecret(was[source])),
+  const source = 'spec.persistentvolumesource';
+  if (!equalJson(withoutExpandSecret(sourceOf(is)), withoutExpandSecret(sourceOf(was))))
+    return { field: source, why: `Forbidden: ${source} is immutable after creation` };
+  const changed = ['volumeMode', 'nodeAffinity'].find(
+    (name) => was[name] !== undefined && !equalJson(is[name], was[name]),
   );
-  if (hasNewSource) {
-    const field = 'spec.persistentvolumesource';
-    causes.push(forbiddenValue(field, `${field} is immutable after creation`));
-  }
-  if (is['volumeMode'] !== was['volumeMode'])
-    causes.push(immutable('spec.volumeMode', is['volumeMode']));
-  if (was['nodeAffinity'] !== undefined && !equalJson(is['nodeAffinity'], was['nodeAffinity'])) {
-    causes.push(immutable('spec.nodeAffinity', is['nodeAffinity']));
-  }
-  return causes;
+  return changed === undefined
+    ? undefined
+    : { field: `spec.${changed}`, why: 'Invalid value: field is immutable' };
 }
 
-/** The secrets for expansion may be set later, so updates don't compare them. */
-function withoutExpandSecret(source: JsonObject[string]): JsonObject[string] {
-  if (!isObject(source)) return source;
-  return { ...source, controllerExpandSecretRef: undefined, nodeExpandSecretRef: undefined };
+/** The secrets for expansion may be set later. */
+function withoutExpandSecret(entry: ReturnType<typeof sourceOf>): Json[] {
+  const [name = '', source] = entry ?? [];
+  const rest = isObject(source) ? { ...source } : {};
+  return [name, { ...rest, controllerExpandSecretRef: undefined, nodeExpandSecretRef: undefined }];
+}
+
+function claimName(volume: KubeObject): string {
+  const reference = memberAt(volume, 'spec', 'claimRef');
+  return isObject(reference)
+    ? `${textAt(reference, 'namespace')}/${textAt(reference, 'name')}`
+    : '';
 }
 
 /** PersistentVolumes. */
-export const volumes: Resource = {
-  group: '',
-  version: 'v1',
-  plural: 'persistentvolumes',
-  singular: 'persistentvolume',
-  kind: 'PersistentVolume',
-  shortNames: ['pv'],
+export const volumes = kindOf('v1', ['PersistentVolume', 'persistentvolumes', 'pv'], {
   namespaced: false,
-  struct: schemaOf('PersistentVolume'),
   hasStatus: true,
-  returnsDeleted: true,
-  applyDefaults,
+  applyDefaults(volume) {
+    const spec = childOf(volume, 'spec');
+    spec['volumeMode'] ??= 'Filesystem';
+    spec['persistentVolumeReclaimPolicy'] ??= 'Retain';
+  },
   beforeCreate,
   beforeUpdate,
   validate,
   validateUpdate,
   columns: [
     nameColumn,
-    textColumn('Capacity', (o) => textAt(o, 'spec', 'capacity', 'storage')),
-    textColumn('Access Modes', (o) => shortAccessModes(o, 'spec', 'accessModes')),
-    textColumn('Reclaim Policy', (o) => textAt(o, 'spec', 'persistentVolumeReclaimPolicy')),
-    textColumn('Status', (o) =>
-      o.metadata.deletionTimestamp === undefined ? textAt(o, 'status', 'phase') : 'Terminating',
-    ),
-    textColumn('Claim', (o) => {
-      const reference = memberAt(o, 'spec', 'claimRef');
-      return isObject(reference)
-        ? `${textAt(reference, 'namespace')}/${textAt(reference, 'name')}`
-        : '';
-    }),
-    textColumn('StorageClass', (o) => classOf(o) ?? ''),
-    textColumn(
-      'VolumeAttributesClass',
-      (o) => textAt(o, 'spec', 'volumeAttributesClassName') || '<unset>',
-    ),
-    textColumn('Reason', (o) => textAt(o, 'status', 'reason')),
+    column('Capacity', 'spec.capacity.storage'),
+    column('Access Modes', (o) => shortAccessModes(o, 'spec', 'accessModes')),
+    column('Reclaim Policy', 'spec.persistentVolumeReclaimPolicy'),
+    statusColumn,
+    column('Claim', claimName),
+    column('StorageClass', (o) => classOf(o) ?? ''),
+    column('Reason', 'status.reason'),
     ageColumn,
-    textColumn('VolumeMode', (o) => textAt(o, 'spec', 'volumeMode') || '<unset>', 1),
+    column('VolumeMode', 'spec.volumeMode', 1),
   ],
-};
+});

@@ -75,15 +75,6 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
         assert.equal((await ok(['apply', '-f', '-'], MANIFEST)).match(/unchanged/g)?.length, 4);
       });
 
-      it('refuses a member that does not exist', async () => {
-        const { code, stderr } = await kubectl(
-          ['apply', '-f', '-'],
-          MANIFEST.replaceAll('accessModes', 'accesModes'),
-        );
-        assert.notEqual(code, 0);
-        assert.match(stderr, /unknown field/);
-      });
-
       it('shows claims, volumes and classes as a table', async () => {
         await binder.idle();
         assert.match(
@@ -157,11 +148,7 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
         );
       });
 
-      it('applies on the server, and with dry run', async () => {
-        assert.match(
-          await ok(['apply', '--server-side', '-f', '-'], MANIFEST),
-          /persistentvolume\/pv serverside-applied/,
-        );
+      it('applies with a dry run', async () => {
         const other = MANIFEST.replace('name: data', 'name: never');
         assert.match(
           await ok(['apply', '--dry-run=server', '-f', '-'], other),
@@ -170,14 +157,15 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
         assert.equal((await kubectl(['get', 'pvc', 'never'])).code, 1);
       });
 
-      it('creates namespaces and secrets, which newer versions write as protobuf', async () => {
+      it('creates what it writes as protobuf, and deletes a namespace with its contents', async () => {
         await ok(['create', 'namespace', 'n']);
         await ok(['create', 'secret', 'generic', 'g', '--from-literal=a=b', '-n', 'n']);
-        assert.equal(
-          await ok(['get', 'secret', 'g', '-n', 'n', '-o', 'jsonpath={.data.a}']),
-          'Yg==',
-        );
+        await ok(['create', 'configmap', 'm', '--from-literal=a=b', '-n', 'n']);
+        await ok(['create', 'serviceaccount', 's', '-n', 'n']);
+        const args = ['get', 'secret', 'g', '-n', 'n', '-o', 'jsonpath={.data.a}'];
+        assert.equal(await ok(args), 'Yg==');
         await ok(['delete', 'namespace', 'n']);
+        assert.equal((await kubectl(args)).code, 1);
       });
 
       it('watches objects', async () => {
@@ -199,14 +187,12 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
         assert.match(await watching, /persistentvolumeclaim\/data\s+persistentvolumeclaim\/data/);
       });
 
-      it('lists kinds, versions and fields', async () => {
+      it('lists kinds and its version', async () => {
         assert.match(
           await ok(['api-resources']),
           /^persistentvolumeclaims +pvc +.*true +PersistentVolumeClaim$/m,
         );
         assert.match(await ok(['version']), /sutler-sandbox/);
-        assert.match(await ok(['explain', 'pvc.spec']), /storageClassName/);
-        assert.match(await ok(['auth', 'can-i', 'create', 'pvc']), /yes/);
       });
 
       it('deletes an object and waits until it is gone', async () => {

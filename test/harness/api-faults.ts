@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { ApiError } from '../api-error.ts';
-import type { RequestInfo } from './request-info.ts';
+import { ApiError } from '../../sandbox/api/api-error.ts';
+import type { Intercept } from '../../sandbox/api/http/handler.ts';
+import type { RequestInfo } from '../../sandbox/api/http/request-info.ts';
 
 /** What a fault does to a request. */
 export type FaultAction =
@@ -38,7 +39,7 @@ interface Armed {
 }
 
 /** Faults for tests. The first one that was injected and matches is applied. */
-export class Faults {
+class Faults {
   readonly #armed: Armed[] = [];
 
   /** @returns cancels the fault */
@@ -88,7 +89,7 @@ const REASONS: Readonly<Record<number, string>> = {
 /** Applies a fault to a request.
  * @returns whether the request is to be handled now
  * @throws  ApiError where the fault is an answer */
-export async function applyFault(
+async function applyFault(
   fault: FaultAction,
   request: IncomingMessage,
   response: ServerResponse,
@@ -118,4 +119,37 @@ export async function applyFault(
       });
     }
   }
+}
+
+/** Counts requests by verb and resource. */
+class RequestCounts {
+  readonly #counts = new Map<string, number>();
+
+  add({ verb, plural, subresource, query }: RequestInfo): void {
+    const part = subresource === undefined ? '' : `/${subresource}`;
+    // Whoever lists one object wants to know the version of the collection.
+    const key = `${verb} ${plural}${part}${query.get('limit') === '1' ? ' limit=1' : ''}`;
+    this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
+  }
+
+  /** By 'verb plural[/subresource][ limit=1]', e.g. `{ 'create persistentvolumes': 1000 }`. */
+  snapshot(): Record<string, number> {
+    return Object.fromEntries([...this.#counts].sort(([a], [b]) => a.localeCompare(b)));
+  }
+
+  reset(): void {
+    this.#counts.clear();
+  }
+}
+
+/** Counts the requests to a sandbox API, and lets them fail. */
+export function interceptRequests() {
+  const faults = new Faults();
+  const requests = new RequestCounts();
+  const intercept: Intercept = async (info, request, response) => {
+    requests.add(info);
+    const fault = faults.take(info);
+    return fault === undefined || applyFault(fault, request, response);
+  };
+  return { faults, requests, intercept };
 }
