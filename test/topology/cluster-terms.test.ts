@@ -1,12 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import {
-  clusterTerms,
-  type ClusterTopology,
-  registeredKeys,
-  termOf,
-} from '#src/topology/cluster-topology.ts';
-import { fingerprintNodes } from '#src/topology/fingerprint.ts';
+import { clusterTerms, registeredKeys, termOf } from '#src/topology/cluster-topology.ts';
 import { aCluster, registered } from './fake-cluster.ts';
 
 describe('the keys that the driver has registered', () => {
@@ -33,30 +27,6 @@ describe('the keys that the driver has registered', () => {
   it('are those of most nodes, if no node has any as labels', () => {
     const nodes = [{ keys: ['old'] }, { keys: ['new'] }, { keys: ['new'] }];
     assert.deepEqual(registeredKeys(aCluster(nodes)), ['new']);
-  });
-});
-
-describe('what is computed of all nodes', () => {
-  const cluster = aCluster(registered({ zone: 'b', rack: '1' }, { zone: 'a', rack: '1' }));
-  let reads = 0;
-  const topology: ClusterTopology = {
-    ...cluster,
-    nodes: () => ((reads += 1), cluster.nodes()),
-    csiNodes: () => ((reads += 1), cluster.csiNodes()),
-  };
-  const ask = (): unknown => [
-    registeredKeys(topology),
-    clusterTerms(topology, ['zone']),
-    clusterTerms(topology, ['rack']),
-    fingerprintNodes(topology),
-  ];
-
-  it('is computed once', () => {
-    const first = ask();
-    assert.equal(topology.computed.terms.size, 2);
-    reads = 0;
-    assert.deepEqual(ask(), first);
-    assert.equal(reads, 0);
   });
 });
 

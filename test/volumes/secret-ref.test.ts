@@ -173,55 +173,38 @@ describe('a template', () => {
   for (const [title, actual, name, namespace] of resolved)
     it(title, () => assert.deepEqual(actual, { name, namespace }));
 
-  const invalid = (template: string, tokens: string) =>
-    `error resolving value "${template}": invalid tokens: [${tokens}]`;
-  const { claim: _, ...nameless } = context;
-  const unnamed = (name: string, namespace: string) =>
-    secretRef('Provisioner', keysOf('provisioner-', name, namespace), nameless);
-  const upper = { name: 'UPPER', namespace: 'a.b', annotations: {} };
-  const refusals: readonly (readonly [string, () => unknown, string])[] = [
-    [
-      'may not have unknown variables in the namespace (A-40)',
-      () => publishOf('name', '${bar}'),
-      invalid('${bar}', '"bar"'),
-    ],
-    [
-      'may not have unknown variables in the name (A-41)',
-      () => publishOf('${foo}', 'ns'),
-      invalid('${foo}', '"foo"'),
-    ],
-    [
-      'of a namespace may not contain the claim’s name',
-      () => provisioner('name', '${pvc.name}'),
-      invalid('${pvc.name}', '"pvc.name"'),
-    ],
-    [
-      'of a name may not name the claim if it is unknown',
-      () => unnamed('${pvc.name}', 'ns'),
-      invalid('${pvc.name}', '"pvc.name"'),
-    ],
-    [
-      'is refused with all unknown variables, sorted and each once',
-      () => provisioner('${b}-$a-${b}'),
-      invalid('${b}-$a-${b}', '"a" "b"'),
-    ],
-    [
-      'is checked in the namespace before the name',
-      () => provisioner('bad name', 'bad ns'),
-      '"bad ns" is not a valid namespace name',
-    ],
-    [
-      'of a name is shown with its result if that is no valid name',
-      () => provisioner('${pvc.name}', 'ns', upper),
-      '"${pvc.name}" resolved to "UPPER" which is not a valid secret name',
-    ],
-    [
-      'of a namespace is shown with its result if that is no valid name',
-      () => provisioner('name', '${pvc.namespace}', upper),
-      '"${pvc.namespace}" resolved to "a.b" which is not a valid namespace name',
-    ],
+  const unknown: readonly (readonly [string, string, string, tokens: string])[] = [
+    ['has only known variables in a namespace (A-40)', 'name', '${bar}', '"bar"'],
+    ['has only known variables in a name (A-41)', '${foo}', 'ns', '"foo"'],
+    ['of a namespace may not contain the claim’s name', 'name', '${pvc.name}', '"pvc.name"'],
+    ['is refused with all unknown variables, sorted', '${b}-$a-${b}', 'ns', '"a" "b"'],
   ];
-  for (const [title, act, message] of refusals) it(title, () => refuses(act, message));
+  for (const [title, name, namespace, tokens] of unknown)
+    it(title, () => {
+      const template = name.includes('$') ? name : namespace;
+      const text = `error resolving value "${template}": invalid tokens: [${tokens}]`;
+      refuses(() => publishOf(name, namespace), text);
+    });
+
+  it('may not name the claim if it is unknown', () => {
+    const { claim: _, ...nameless } = context;
+    const parameters = keysOf('provisioner-', '${pvc.name}', 'ns');
+    refuses(() => secretRef('Provisioner', parameters, nameless), /\["pvc\.name"\]$/);
+  });
+
+  it('is checked in the namespace before the name', () =>
+    refuses(() => provisioner('bad name', 'bad ns'), /^"bad ns"/));
+
+  it('is shown with its result if that is no valid name', () => {
+    const upper = { name: 'UPPER', namespace: 'a.b', annotations: {} };
+    const text = (template: string, value: string, what: string) =>
+      `"\${${template}}" resolved to "${value}" which is not a valid ${what} name`;
+    refuses(() => provisioner('${pvc.name}', 'ns', upper), text('pvc.name', 'UPPER', 'secret'));
+    refuses(
+      () => provisioner('name', '${pvc.namespace}', upper),
+      text('pvc.namespace', 'a.b', 'namespace'),
+    );
+  });
 
   it('may have dots in a name, up to 253 characters, and none in a namespace, up to 63', () => {
     const long = 'a'.repeat(253);
