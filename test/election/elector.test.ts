@@ -245,16 +245,4 @@ describe('Elector', () => {
     await jumped;
     assert.equal(a.elector.isHealthy(), true, 'it noticed');
   });
-
-  it('takes over without a watch too, when it next reads the Lease', async () => {
-    const a = candidate('a', store.connect());
-    await runPending();
-    const connection = store.connect();
-    connection.blind = true;
-    const b = candidate('b', connection);
-    await clock.pass(12_000);
-    await a.elector.close();
-    await clock.pass(5000);
-    assert.equal(b.elector.isLeader, true);
-  });
 });

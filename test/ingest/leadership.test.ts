@@ -174,13 +174,6 @@ describe('Leadership', () => {
     assert.deepEqual(done, []);
   });
 
-  it('does nothing at a tick while Redis keeps its data', async () => {
-    await beginAnew();
-    leadership.tick(lease.seen);
-    await sleep(100);
-    assert.deepEqual(done, []);
-  });
-
   for (const [what, lose] of [
     ['was emptied', () => server.redis.flushall()],
     ['failed over', () => forgetHistory(place())],

@@ -199,13 +199,6 @@ describe('snapshot sweep', () => {
     await isReleased();
   });
 
-  it('removes the last finalizer of a snapshot that is being deleted', async () => {
-    await snapshot('s');
-    await kube.delete(snapshots, { namespace, name: 's' });
-    start().begin();
-    await until(async () => (await current()) === undefined, 'it is gone');
-  });
-
   it('does not overwrite a change that came between the read and the update', async () => {
     await snapshot('s');
     let isFirst = true;

@@ -138,17 +138,6 @@ describe('keys that wait for objects', () => {
     await until(async () => (await waiting()).length === 0, 'none waits');
   });
 
-  it('of two objects run when either of them changes', async () => {
-    const conditions = [LOGIN, CLASS].map((each) => ({ ...each, seen: '' }));
-    bench.consumer(() => (classVersion === '' ? parked(...conditions) : done));
-    await untilWaiting('a');
-    watch();
-    await looked();
-    assert.equal(bench.runs.length, 1);
-    classVersion = '7';
-    await until(() => bench.runs.length === 2, 'the second run');
-  });
-
   it('run when the object changed between their read and the end of their run', async () => {
     bench.consumer(() => {
       const seen = classVersion;

@@ -478,12 +478,6 @@ describe('a caller of the reflector', () => {
     assert.deepEqual([watches().length, reflector.trouble], [0, 'persistentvolumeclaims: stopped']);
   });
 
-  it('can wait for synced until a signal aborts', async () => {
-    cluster.onList = () => {};
-    const reflector = start();
-    await assert.rejects(reflector.waitForSync(AbortSignal.abort(new Error('no time'))), /no time/);
-  });
-
   it('sees lists, reconnections and objects by resource in the metrics', async () => {
     const metrics = new Registry();
     await follow({ metrics });

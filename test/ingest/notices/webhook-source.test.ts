@@ -184,15 +184,6 @@ describe('webhook source, whose notices and lists', () => {
     assert.equal(source.trouble, undefined);
   });
 
-  it('find in a list what a user has edited since a notice named it', async () => {
-    await newClaim('a');
-    await newClaim('b');
-    await lookAtClaim('a');
-    await edit('a', { labels: { by: 'user' } });
-    assert.deepEqual(await outstanding(), ['a', 'b']);
-    assert.deepEqual(calls, ['ensure a', 'now a']);
-  });
-
   it('enqueue an object that was listed for something else before its notice came', async () => {
     await newClaim('a');
     await newVolume('pv', 'Released');
