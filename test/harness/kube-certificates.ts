@@ -47,7 +47,7 @@ export function createAuthority(directory: string, name: string): Authority {
     caFile,
     server: (...names) => {
       const all = ['IP:127.0.0.1', 'IP:::1', ...names.map((dns) => `DNS:${dns}`)].join(',');
-      return issue('/CN=server', `subjectAltName=${all}\nextendedKeyUsage=serverAuth\n`);
+      return issue('/CN=server', `subjectAltName=${all}\nextendedKeyUsage=serverAuth,clientAuth\n`);
     },
     client: (client) => issue(`/CN=${client}`, 'extendedKeyUsage=clientAuth\n'),
   };
