@@ -7,7 +7,7 @@ import { startProgram, startSutlerProcess, type SutlerProcess } from '../program
 import { startRedisServer } from '../redis-server.ts';
 import { assertNothingDenied, redisUsers, urlOf } from '../redis-users.ts';
 import { openDriverPlace } from './driver-place.ts';
-import type { ChangeOverPlace, Startable } from './scenario.ts';
+import type { ChangeOverPlace } from './scenario.ts';
 import { VolumeLedger } from './volume-ledger.ts';
 
 /** Short, so that a Lease that is not released is soon free. */
@@ -36,15 +36,8 @@ export interface BedOptions {
  * external-provisioner. The driver and Redis are there too. */
 export interface ChangeOverBed extends ChangeOverPlace {
   readonly driver: string;
-  readonly redisUrl: string;
   /** Folder with a log of each process. */
   readonly folder: string;
-  /** Of the driver. */
-  readonly socket: string;
-  /** Of external-provisioner. */
-  readonly upstreamArgs: readonly string[];
-  /** Starts a process of sutler with these arguments. */
-  start(args: readonly string[]): Promise<Startable>;
   readonly gateway: SutlerProcess;
   /** Copies the data of Redis; the result ends Redis and starts it with the copy. */
   backUpRedis(): Promise<() => Promise<void>>;
@@ -122,11 +115,7 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
     namespace: 'default',
     className,
     driver: driverName,
-    redisUrl,
     folder,
-    socket,
-    upstreamArgs,
-    start: (args) => start(args),
     ledger,
     handles: () => driver.volumes().map(({ handle }) => handle),
     isReported: async (handles) => {
