@@ -176,7 +176,7 @@ describe('sutler all with the arguments of external-provisioner', () => {
 
   it('refuses a gate of Kubernetes’ API server, which docs/parity.md says', () => {
     assert.equal(typeof parseFeatureGates(['WatchList=true']), 'string');
-    assert.ok(isRow('WatchList', /To sutler it is unknown/));
+    assert.ok(isRow('WatchList', /For sutler it is an unknown gate/));
   });
 });
 

@@ -22,7 +22,7 @@ it('A gateway started as in docs/gateway.md allows only the listed callers', asy
   const socket = folder.file('csi.sock');
   const driver = await startSampleDriver({ socket, dataDir: folder.file('data') });
   t.after(() => driver.close());
-  const [, block = ''] = /without a cluster:\n\n```sh\n([\s\S]+?)```/.exec(DOCS) ?? [];
+  const [, block = ''] = /without a cluster\n\n```sh\n([\s\S]+?)```/.exec(DOCS) ?? [];
   const [create = '', start = ''] = block.replaceAll('\\\n', ' ').split('\n');
   const script = fileURLToPath(new URL('k8s/gateway/', ROOT));
   const cwd = folder.path;

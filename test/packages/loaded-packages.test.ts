@@ -5,7 +5,8 @@ import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { directDependencies, neededBy } from './lock-file.ts';
 
-const SRC = dirname(fileURLToPath(import.meta.resolve('#src/cli.ts')));
+/** The compiled files of `src/`. */
+const SRC = fileURLToPath(new URL('../../../dist/', import.meta.url));
 const CLIENT_NODE = '@kubernetes/client-node';
 
 /** Names of the packages that a compiled file and the files that it imports load at once. What is
