@@ -208,6 +208,11 @@ function affinityOf(topology: readonly Topology[]): VolumeSpec['nodeAffinity'] {
 /** The flags that decide how volumes are named. */
 export type NamingOptions = Pick<ProvisioningOptions, 'volumeNamePrefix' | 'volumeNameUuidLength'>;
 
+/** Whether two claims may get the same name, since their UIDs are cut. */
+export function isNameShortened({ volumeNameUuidLength }: NamingOptions): boolean {
+  return volumeNameUuidLength !== -1;
+}
+
 /** The name of a claim's volume: CSI name, PV name and `${pv.name}` in templates. Upstream:
  * external-provisioner pkg/controller/controller.go makeVolumeName.
  * @throws RefusedError for an empty prefix or a claim without UID */

@@ -10,7 +10,11 @@ import type { WaitCondition } from '../../rules/rule.ts';
 import { parseRequirement } from '../../topology/parse-requirement.ts';
 import { supportsTopology } from '../../volumes/driver-facts.ts';
 import { classNameOf, selectedNodeOf, shouldProvision } from '../../volumes/eligibility.ts';
-import { type PlannedRequest, volumeName } from '../../volumes/persistent-volume.ts';
+import {
+  isNameShortened,
+  type PlannedRequest,
+  volumeName,
+} from '../../volumes/persistent-volume.ts';
 import { planVolume, type VolumePlan } from '../../volumes/plan.ts';
 import type { ClaimRun } from '../dependencies.ts';
 import { finished } from '../mark-job.ts';
@@ -121,8 +125,7 @@ async function findNameClash(
   uid: string,
   { kube, options }: Pick<ClaimRun, 'kube' | 'options'>,
 ): Promise<string | undefined> {
-  const isShortened = options.volumeNameUuidLength !== -1 && options.volumeNamePrefix !== '';
-  if (!isShortened) return undefined;
+  if (!isNameShortened(options) || options.volumeNamePrefix === '') return undefined;
   const name = volumeName(uid, options);
   const volume = await kube.get<Volume>(volumes, { name });
   const other = volume?.spec.claimRef?.uid;

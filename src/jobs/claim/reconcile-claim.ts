@@ -13,6 +13,7 @@ import { classNameOf } from '../../volumes/eligibility.ts';
 import { identityOf } from '../../volumes/handles.ts';
 import {
   type BadAnswer,
+  isNameShortened,
   type PlannedRequest,
   readAnswer,
   type VolumeAnswer,
@@ -107,8 +108,12 @@ async function endIfWritten({
   if (isFirst || options.volumeNamePrefix === '') return undefined;
   const name = volumeName(uid, options);
   const volume = await kube.get<Volume>(volumes, { name });
-  // With --volume-name-uuid-length, the PV of this name may belong to another claim.
-  if (volume === undefined || (volume.spec.claimRef?.uid ?? uid) !== uid) return undefined;
+  if (volume === undefined) return undefined;
+  const owner = volume.spec.claimRef?.uid;
+  // A PV whose claimRef somebody removed is this claim's by its name, unless that is shortened
+  // (--volume-name-uuid-length).
+  const isOurs = owner === uid || (owner === undefined && !isNameShortened(options));
+  if (!isOurs) return undefined;
   return volume.metadata.deletionTimestamp === undefined
     ? finished(`volume ${name} exists`, leftMs)
     : { kind: 'later', reason: 'the PersistentVolume is being deleted' };

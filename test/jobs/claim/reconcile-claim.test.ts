@@ -266,7 +266,7 @@ describe('reconcileClaim', () => {
       await assertRefused(first, belongsTo(second));
     });
 
-    it('refuses a claim if a PV of that name belongs to no claim', async () => {
+    it('refuses a claim in each run while a PV of that name belongs to no claim', async () => {
       const claim = await rig.claim();
       const name = `none-${claim.metadata.uid.charAt(0)}`;
       await foreignPv(name);
@@ -275,6 +275,7 @@ describe('reconcileClaim', () => {
         'volume would get; delete it, or create this claim again';
       const given = options({ volumeNamePrefix: 'none', volumeNameUuidLength: 1 });
       await assertRefused(claim, message, given);
+      assert.equal((await rig.provision(claim, given)).kind, 'retry', 'its second run');
     });
   });
 
