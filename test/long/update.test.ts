@@ -19,7 +19,7 @@ import { until } from '../harness/until.ts';
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 /** `dist/cli.js` of another version; without it processes of one version are replaced. */
 const OTHER = process.env['OTHER_SUTLER'] ?? CLI;
-const claims = Number(process.env['UPDATE_CLAIMS'] ?? 400);
+const claims = Number(process.env['UPDATE_CLAIMS'] ?? 600);
 const PLAN: ChurnPlan = { claims, perSecond: 20, bursts: 1, deleteWithinMs: 3_000 };
 const NOTHING = { lost: [], madeTwice: [], left: [], leaked: [], refused: [] };
 
