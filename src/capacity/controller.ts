@@ -80,10 +80,10 @@ interface Entry {
 const OWNER_PAUSE_MS = 2_000;
 
 /** Publishes the storage capacity of a driver while this ingest leads. Asks the driver for all
- * values when it begins to lead and at each interval; for new ones when a node or class brings
- * them; for those that a worker has named, since they may have changed; and for those whose
- * object has come or gone. Writes an object when its value has changed, and deletes those that
- * stand for no value. Upstream: external-provisioner pkg/capacity/capacity.go. */
+ * values when it begins to lead and at each interval. Between intervals it asks for a value when a
+ * node or class brings it, when a worker has named it, and when its object has come or gone. Writes
+ * an object when its value has changed, and deletes objects that stand for no value. Upstream:
+ * external-provisioner pkg/capacity/capacity.go. */
 export class CapacityController {
   readonly #options: CapacityControllerOptions;
   readonly #nodes: NodeWatch;
