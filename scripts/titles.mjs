@@ -12,7 +12,7 @@ export function it(title) {
   titles.push([...path, title].join(': '));
 }
 export function before() {}
-export const after = before;
-export const beforeEach = before;
-export const afterEach = before;
+export function beforeEach() {}
+export function after() {}
+export function afterEach() {}
 export const mock = {};
