@@ -7,9 +7,10 @@ import { build } from 'esbuild';
 import { options } from './bundle.mjs';
 import { filesIn, root } from './setup.mjs';
 
-const FOLDERS = ['dist', 'dist-dev/test', 'dist-dev/sandbox', 'dist-dev/chaos'].map(
-  (folder) => join(root, folder) + sep,
-);
+const FOLDERS = [
+  'dist',
+  ...['test', 'sandbox', 'chaos', 'generate'].map((each) => `dist-dev/${each}`),
+].map((folder) => join(root, folder) + sep);
 const SCRIPT = /\/dist(-dev)?\/.*\.js$/;
 /** How a file names a program that it starts. */
 const NAMED = /new URL\('([^']*\.js)', import\.meta\.url\)/g;

@@ -1,10 +1,7 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { files, imports, RANK, withFolderDrawing } from './harness/source-tree.ts';
+import { files, imports, RANK } from '../generate/source-tree.ts';
 
-const ROOT = new URL('../..', import.meta.url).pathname;
 const BANNED = /(^|\/)(utils?|helpers?|common|shared|misc|types|constants|manager|index)\.ts$/;
 
 /** Packages that any folder may load at run time. */
@@ -58,11 +55,6 @@ describe('the tree', () => {
       wrong.map(({ path, target }) => `${path} -> ${target}`),
       [],
     );
-  });
-
-  it('is drawn in docs/architecture.md as it is (else: npm run generate:architecture)', () => {
-    const page = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8');
-    assert.equal(page, withFolderDrawing(page));
   });
 
   it('has no file named utils, helpers, common or the like', () =>

@@ -2,11 +2,8 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
+import { GENERATED } from '../generate/generated.ts';
 import { processes } from '../sandbox/processes.ts';
-import { driverConfigSchema } from './harness/driver-config-schema.ts';
-import { flagsPage } from './harness/flags-page.ts';
-import { formatJson, formatMarkdown } from './harness/format-markdown.ts';
-import { metricsPage } from './harness/metrics-page.ts';
 import type { FlagSpec } from '#src/runtime/flags.ts';
 
 const ROOT = new URL('../..', import.meta.url).pathname;
@@ -18,10 +15,11 @@ const documents = [
   'CODE_OF_CONDUCT.md',
   'ROADMAP.md',
   'SECURITY.md',
-  ...['docs', 'src', 'sandbox', 'k8s', 'charts', 'bench', 'chaos', 'test'].flatMap((folder) =>
-    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-      .filter((name) => name.endsWith('.md'))
-      .map((name) => join(folder, name)),
+  ...['docs', 'src', 'sandbox', 'k8s', 'charts', 'bench', 'chaos', 'test', 'generate'].flatMap(
+    (folder) =>
+      readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+        .filter((name) => name.endsWith('.md'))
+        .map((name) => join(folder, name)),
   ),
 ];
 
@@ -52,9 +50,10 @@ function sectionsOf(page: string): readonly string[] {
 }
 
 describe('documents', () => {
-  it('list the flags that there are (else: npm run generate:flags)', async () => {
-    assert.equal(read('docs/flags.md'), await formatMarkdown(flagsPage()));
-  });
+  for (const [name, generate] of Object.entries(GENERATED))
+    it(`are what npm run generate:${name} writes`, async () => {
+      for (const [path, text] of await generate()) assert.equal(read(path), text, path);
+    });
 
   it('quote log lines as src/ writes them', () => {
     const [, section = ''] =
@@ -74,10 +73,6 @@ describe('documents', () => {
     );
   });
 
-  it('list the metrics that there are (else: npm run generate:metrics)', async () => {
-    assert.equal(read('docs/metrics.md'), await metricsPage());
-  });
-
   it('list no two metrics whose names have the same words', () => {
     const names = [...read('docs/metrics.md').matchAll(/^- `(\w+)`/gm)].map(
       ([, name = '']) => name,
@@ -88,11 +83,6 @@ describe('documents', () => {
       names.filter((_, i) => words.indexOf(words[i] ?? '') !== i),
       [],
     );
-  });
-
-  it('have a schema of --driver-config with its keys (else: npm run generate:flags)', async () => {
-    const schema = await formatJson(driverConfigSchema());
-    assert.equal(read('docs/driver-config.schema.json'), schema);
   });
 
   for (const document of documents) {

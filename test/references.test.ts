@@ -2,13 +2,24 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
-import { GROUPS, idsOf } from './harness/parity-cases.ts';
+import { GROUPS, idsOf } from '../generate/parity-cases.ts';
 
 /* What code, tests and pages cite has to exist: documents, invariants, rules of the protocol,
  * decisions, cases, and files. */
 
 const ROOT = new URL('../..', import.meta.url).pathname;
-const FOLDERS = ['src', 'sandbox', 'test', 'bench', 'chaos', 'scripts', 'k8s', 'docs', 'examples'];
+const FOLDERS = [
+  'src',
+  'sandbox',
+  'test',
+  'bench',
+  'chaos',
+  'generate',
+  'scripts',
+  'k8s',
+  'docs',
+  'examples',
+];
 const PAGES = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'Dockerfile'];
 const SELF = 'test/references.test.ts';
 
@@ -102,7 +113,7 @@ describe('references', () => {
 
   it('to files by their path from the root are to files that exist', () => {
     const pattern =
-      /(?<![\w./#-])((?:src|sandbox|test|bench|chaos|scripts|docs|k8s|examples)\/[\w/.-]+\.(?:ts|mjs|md|yaml|sh))\b/g;
+      /(?<![\w./#-])((?:src|sandbox|test|bench|chaos|generate|scripts|docs|k8s|examples)\/[\w/.-]+\.(?:ts|mjs|md|yaml|sh))\b/g;
     // The tests of the citation checks cite files that don't exist.
     const isKnown = ([, file = '']: readonly string[], path: string): boolean =>
       existsSync(join(ROOT, file)) || path === 'test/parity.test.ts';

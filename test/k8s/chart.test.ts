@@ -1,9 +1,6 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { parse } from 'yaml';
-import { chartFiles } from '../harness/chart.ts';
 import { CHART, HELM, helm, NO_HELM, template, templateText } from '../harness/helm.ts';
 import { KUBECTL, render } from '../harness/kustomize.ts';
 import { type ManifestObject, readYaml } from '../harness/real-manifests.ts';
@@ -19,12 +16,6 @@ const EVERYTHING = {
   networkPolicy: { egress: true },
 };
 const URLS = { ingest: 'rediss://a:1', jobs: 'rediss://b:1', dashboard: 'rediss://c:1' };
-
-describe('charts/sutler', () => {
-  for (const [path, text] of chartFiles())
-    it(`has ${path} as k8s/ makes it (npm run generate:chart)`, () =>
-      assert.equal(readFileSync(join(CHART, path), 'utf8'), text));
-});
 
 describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
   const podsOf = (values: object): ReadonlyMap<string, Pod> =>

@@ -1,7 +1,7 @@
 import { commandFlags } from '#src/operator/flags.ts';
 import type { FlagSpec, FlagTable } from '#src/runtime/flags.ts';
 import type { CommandHelp } from '#src/runtime/parse-flags.ts';
-import { processes } from '../../sandbox/processes.ts';
+import { processes } from '../sandbox/processes.ts';
 
 const INTRODUCTION = `# Flags
 

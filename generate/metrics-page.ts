@@ -1,4 +1,3 @@
-import { formatMarkdown } from './format-markdown.ts';
 import { files } from './source-tree.ts';
 
 /** The name and the help text of a metric, as every declaration has them beside each other:
@@ -32,21 +31,19 @@ function declaredMetrics(): readonly Metric[] {
 }
 
 /** The text of docs/metrics.md. */
-export function metricsPage(): Promise<string> {
+export function metricsPage(): string {
   const items = declaredMetrics().map(
     ({ name, help, folder }) => `- \`${name}\` (\`src/${folder}/\`): ${help}`,
   );
-  return formatMarkdown(
-    [
-      '# Metrics',
-      '',
-      'Every metric that sutler declares, with the folder that does. Names without the prefix',
-      '`sutler_` are those of external-provisioner and csi-lib-utils. Each process also has those of',
-      'Node (`nodejs_…`, `process_…`). A histogram has the suffixes `_bucket`, `_sum` and `_count`.',
-      'This page is generated from the code: `npm run generate:metrics`.',
-      '',
-      ...items,
-      '',
-    ].join('\n'),
-  );
+  return [
+    '# Metrics',
+    '',
+    'Every metric that sutler declares, with the folder that does. Names without the prefix',
+    '`sutler_` are those of external-provisioner and csi-lib-utils. Each process also has those of',
+    'Node (`nodejs_…`, `process_…`). A histogram has the suffixes `_bucket`, `_sum` and `_count`.',
+    'This page is generated from the code: `npm run generate:metrics`.',
+    '',
+    ...items,
+    '',
+  ].join('\n');
 }

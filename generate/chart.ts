@@ -2,8 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parse, stringify } from 'yaml';
-import { readYaml } from './real-manifests.ts';
+import { parse, parseAllDocuments, stringify } from 'yaml';
 
 /* The Helm chart is made of k8s/: each object is read there, and gets the places where values go.
  * A place is a text between marks, since YAML has to be written around it. */
@@ -46,7 +45,7 @@ interface ConfigMapArgs {
   readonly options?: { readonly labels: Labels };
 }
 
-const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const OWN = 'eq .Values.redis.mode "single"';
 const PLAIN = `or (${OWN}) .Values.redis.insecure`;
 const QUICKSTART = 'overlays/quickstart';
@@ -120,6 +119,12 @@ export function chartFiles(): ReadonlyMap<string, string> {
     ['values.yaml', valuesText],
     ['values.schema.json', `${schema}\n`],
   ]);
+}
+
+/** The documents of one file below `k8s/`. */
+function readYaml(path: string): readonly unknown[] {
+  const text = readFileSync(join(ROOT, 'k8s', path), 'utf8');
+  return parseAllDocuments(text).map((each) => each.toJS() as unknown);
 }
 
 /** What the chart says of itself: to Helm, and to Artifact Hub, which lists charts. */

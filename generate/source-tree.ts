@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 
-const ROOT = new URL('../../..', import.meta.url).pathname;
+const ROOT = new URL('../..', import.meta.url).pathname;
 const SRC = join(ROOT, 'src');
 
 /** Ranks of the folders and files at the top of src/: a file may import its own folder, or one of
