@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { volumes } from '#src/kube/resources.ts';
-import { kubeWith } from '../jobs/parts.ts';
 import { keyOf } from '../jobs/rig.ts';
-import { countDeletions } from '../jobs/stored-volume.ts';
 import { Story } from './story.ts';
 import { until } from '../harness/until.ts';
 
@@ -22,7 +20,7 @@ describe('the PV of a creation', () => {
     const resumed = new Promise<void>((resolve) => (resume = resolve));
     let isFrozen = false;
     // As after SIGSTOP, or during a long pause of its machine.
-    const parts = kubeWith(rig, {
+    const parts = rig.kubeWith({
       async create(...args) {
         isFrozen = true;
         await resumed;
@@ -38,7 +36,7 @@ describe('the PV of a creation', () => {
     await story.released(claim);
     await story.runUntilDone(claim);
     await story.assertNothingLeft(claim);
-    assert.equal(countDeletions(rig), 1);
+    assert.equal(rig.countDeletions(), 1);
   });
 
   it('waits for another of its name to be gone; nothing is left of a claim that was deleted meanwhile', async () => {

@@ -5,7 +5,6 @@ import { claims } from '#src/kube/resources.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { type Binder, startBinder } from '../../sandbox/binder/binder.ts';
-import { claimNow } from '../jobs/claim-cases.ts';
 import { keyOf, openRig, type Rig } from '../jobs/rig.ts';
 import { until } from '../harness/until.ts';
 
@@ -46,7 +45,7 @@ export class Story {
   /** Deletes the claim as a user does; it is gone when this resolves. */
   async deleteClaim(claim: Claim): Promise<void> {
     await this.rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
-    await until(async () => (await claimNow(this.rig, claim)) === undefined, 'the claim is gone');
+    await until(async () => (await this.rig.claimNow(claim)) === undefined, 'the claim is gone');
   }
 
   /** The claim's PV, once the volume controller has released it. */
@@ -76,7 +75,7 @@ export class Story {
     ).catch(end);
     const isOver = async (): Promise<boolean> => {
       await this.#binder.idle();
-      const [now, volume] = [await claimNow(this.rig, claim), await this.rig.volumeOf(claim)];
+      const [now, volume] = [await this.rig.claimNow(claim), await this.rig.volumeOf(claim)];
       if (volume === undefined) return now === undefined;
       if (volume.status?.phase === 'Bound') return now !== undefined;
       last = await this.rig.remove(volume, parts);

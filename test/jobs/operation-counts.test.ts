@@ -1,21 +1,14 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
-import { Code } from '#src/csi/status.ts';
+import { describe, it } from 'node:test';
 import type { Dependencies } from '#src/jobs/dependencies.ts';
 import type { Claim } from '#src/kube/objects.ts';
-import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
-import { failWith, SELECTED_NODE, withTopology } from './claim-cases.ts';
 import { createOperationCounts } from '#src/jobs/operation-counts.ts';
 import { Registry } from '#src/runtime/metrics.ts';
-import { openRig, type Rig } from './rig.ts';
+import { SELECTED_NODE, useRig, type Rig } from './rig.ts';
 
 describe('the metrics of attempts at claims', () => {
   let rig: Rig;
-  before(async () => {
-    rig = await openRig();
-  });
-  after(() => rig.close());
-  beforeEach(() => rig.reset());
+  useRig((opened) => (rig = opened));
 
   /** The values of the class's series, under upstream's names. Missing series are left out. */
   async function countsOf({
@@ -41,7 +34,7 @@ describe('the metrics of attempts at claims', () => {
     assert.deepEqual(await countedBy(await rig.claim()), { provision_total: 1 }));
 
   it('count a failure of the class if the driver refuses (P-10)', async () => {
-    failWith(rig, new DriverStatus(Code.Internal, 'no'));
+    rig.failWith('Internal', 'no');
     assert.deepEqual(await countedBy(await rig.claim()), FAILED);
   });
 
@@ -50,7 +43,7 @@ describe('the metrics of attempts at claims', () => {
 
   it('count a failure for a claim that needs another node', async () => {
     const claim = await rig.claim({ annotations: { [SELECTED_NODE]: 'gone' } });
-    assert.deepEqual(await countedBy(claim, withTopology(rig, [])), FAILED);
+    assert.deepEqual(await countedBy(claim, rig.withTopology([])), FAILED);
   });
 
   it('count a failure for a claim that is left to a populator (P-14, P-15)', async () => {

@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { after, before, beforeEach } from 'node:test';
 import { Redis } from 'ioredis';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { Gateway } from '#src/csi-gateway/server.ts';
@@ -27,15 +28,41 @@ import { type DriverCall, startSampleDriver } from '../../sandbox/driver/server.
 import { startRedisServer } from '../harness/redis-server.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import { DEFAULT_OPTIONS } from '../harness/default-options.ts';
+import { claimTools } from './claim-cases.ts';
 import { JobRuns } from './job-runs.ts';
+import { volumeTools } from './stored-volume.ts';
 
 export const DRIVER = 'sample.csi.sutler.dev';
+export const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
+export const ALPHA_SELECTED_NODE = 'volume.alpha.kubernetes.io/selected-node';
 
 type Hook = (call: DriverCall) => unknown;
 
 /** The processors of claims and volumes on real parts: Redis, gateway, sample driver and the
  * sandbox's API server, all on loopback in this process. */
 export type Rig = Awaited<ReturnType<typeof openRig>>;
+
+/** The rig without its tools for cases of claims (claim-cases.ts) and volumes (stored-volume.ts). */
+export type Bed = Awaited<ReturnType<typeof openBed>>;
+
+/** Opens a rig for the suite that calls this, and resets it before each test.
+ * @param set  gets the rig before the first test */
+export function useRig(set: (rig: Rig) => void, o: RigOptions = {}): void {
+  let rig: Rig;
+  before(async () => set((rig = await openRig(o))));
+  after(() => rig.close());
+  beforeEach(() => rig.reset());
+}
+
+interface RigOptions {
+  /** Calls that the gateway lets by at once. */
+  readonly maxInFlight?: number;
+}
+
+export async function openRig(o: RigOptions = {}) {
+  const bed = await openBed(o);
+  return Object.assign(bed, claimTools(bed), volumeTools(bed));
+}
 
 /** A claim and, where it is new, its class. */
 export interface NewClaim {
@@ -61,8 +88,7 @@ export interface ClaimJob {
   readonly doubtMs?: number;
 }
 
-/** @param o.maxInFlight  calls that the gateway lets by at once */
-export async function openRig(o: { readonly maxInFlight?: number } = {}) {
+async function openBed(o: RigOptions) {
   const dir = await mkdtemp(join(tmpdir(), 'sutler-jobs-'));
   const server = await startRedisServer({ dataDir: dir });
   const redis = new Redis(server.url);

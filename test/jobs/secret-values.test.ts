@@ -1,18 +1,10 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import type { Dependencies } from '#src/jobs/dependencies.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
-import { callsOf, messagesOf } from './claim-cases.ts';
-import { kubeWith } from './parts.ts';
-import { openRig, type Rig, WITH_SECRET } from './rig.ts';
-import {
-  countDeletions,
-  createReleasedVolume,
-  lastDeletion,
-  listWarnings,
-} from './stored-volume.ts';
+import { useRig, type Rig, WITH_SECRET } from './rig.ts';
 
 /** Not UTF-8: begins with a byte that no character has, and ends within a character. */
 const BYTES = Buffer.from([0xff, 0x6b, 0x65, 0x79, 0xc3]);
@@ -25,11 +17,7 @@ const notTextMessage = (name: string, keys: string): string =>
 
 describe('a secret', () => {
   let rig: Rig;
-  before(async () => {
-    rig = await openRig();
-  });
-  after(() => rig.close());
-  beforeEach(() => rig.reset());
+  useRig((opened) => (rig = opened));
 
   const claimWith = async (values: Readonly<Record<string, Uint8Array>>): Promise<Claim> => {
     const claim = await rig.claim({ parameters: WITH_SECRET });
@@ -43,9 +31,9 @@ describe('a secret', () => {
     const [first, second] = outcomes;
     assert.deepEqual(second, first);
     assert.ok(first?.kind === 'retry', JSON.stringify(first));
-    const [event = '', ...others] = messagesOf(rig);
+    const [event = '', ...others] = rig.messages();
     assert.deepEqual(others, []);
-    assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
+    assert.deepEqual(rig.callsOf('CreateVolume'), []);
     assert.equal(await rig.doubtMs(claim), undefined, 'nothing is begun');
     return { reason: first.reason, event, until: first.until };
   };
@@ -54,7 +42,7 @@ describe('a secret', () => {
     const claim = await claimWith({ text: TEXT, none: Buffer.alloc(0) });
     assert.equal((await rig.provision(claim)).kind, 'done');
     assert.deepEqual(
-      callsOf(rig, 'CreateVolume').map(({ request }) => (request as CreateVolumeRequest).secrets),
+      rig.callsOf('CreateVolume').map(({ request }) => (request as CreateVolumeRequest).secrets),
       [{ text: TEXT.toString('utf8'), none: '' }],
     );
   });
@@ -75,7 +63,7 @@ describe('a secret', () => {
     const serverMessage =
       `secrets "${name}" is forbidden: User "system:serviceaccount:sutler:sutler-jobs" ` +
       'cannot get resource "secrets" in API group "" in the namespace "default"';
-    const hidden = kubeWith(rig, {
+    const hidden = rig.kubeWith({
       get: (resource, ref) =>
         resource.plural === 'secrets'
           ? Promise.reject(new KubeError({ code: 403, reason: 'Forbidden', serverMessage }))
@@ -103,16 +91,16 @@ describe('a secret', () => {
   it('with a value that is not text prevents DeleteVolume and parks the volume on it', async () => {
     const name = 'of-a-volume';
     await rig.secret(name, { keytab: TEXT });
-    const volume = await createReleasedVolume(rig, { name, parameters: WITH_SECRET });
+    const volume = await rig.createReleasedVolume({ name, parameters: WITH_SECRET });
     const { metadata } = await rig.secret(name, { keytab: BYTES });
     const outcome = await rig.remove(volume);
     assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
     const { namespace, resourceVersion: seen } = metadata;
     assert.deepEqual(outcome.until, [{ resource: 'secrets', namespace, name, seen }]);
-    assert.equal(countDeletions(rig), 0);
-    assert.deepEqual(listWarnings(rig), [`VolumeFailedDelete ${notTextMessage(name, 'keytab')}`]);
+    assert.equal(rig.countDeletions(), 0);
+    assert.deepEqual(rig.warnings(), [`VolumeFailedDelete ${notTextMessage(name, 'keytab')}`]);
     await rig.secret(name, { keytab: TEXT });
     assert.equal((await rig.remove(volume)).kind, 'done');
-    assert.deepEqual(lastDeletion(rig).secrets, { keytab: TEXT.toString('utf8') });
+    assert.deepEqual(rig.lastDeletion().secrets, { keytab: TEXT.toString('utf8') });
   });
 });

@@ -2,21 +2,7 @@ import assert from 'node:assert/strict';
 import { VOLUME_FINALIZER } from '#src/kube/keys.ts';
 import type { Volume, VolumeSpec } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
-import { DRIVER, type Rig } from './rig.ts';
-
-/** Provisions a volume and marks its PV Released, as if its claim were gone. */
-export async function createReleasedVolume(
-  rig: Rig,
-  change: Parameters<Rig['claim']>[0] = {},
-): Promise<Volume> {
-  const claim = await rig.claim(change);
-  assert.equal((await rig.provision(claim)).kind, 'done');
-  const volume = await rig.volumeOf(claim);
-  assert.ok(volume);
-  return rig.setPhase(volume, 'Released');
-}
-
-let count = 0;
+import { type Bed, DRIVER, type NewClaim } from './rig.ts';
 
 export interface StaticVolume {
   readonly annotations?: Readonly<Record<string, string>>;
@@ -28,77 +14,70 @@ export interface StaticVolume {
   readonly phase?: 'Bound' | 'Released';
 }
 
-/** Creates a PV by hand; by default Released, of our driver, with our finalizer. */
-export async function createStaticVolume(rig: Rig, change: StaticVolume = {}): Promise<Volume> {
-  const name = `by-hand-${(count += 1)}`;
-  const {
-    annotations = {},
-    labels = {},
-    finalizers = [VOLUME_FINALIZER],
-    spec = {},
-    phase = 'Released',
-  } = change;
-  const { source = { csi: { driver: DRIVER, volumeHandle: `handle-of-${name}` } } } = change;
-  const volume = await rig.kube.create<Volume>(volumes, undefined, {
-    apiVersion: 'v1',
-    kind: 'PersistentVolume',
-    metadata: { name, annotations, labels },
-    spec: {
-      capacity: { storage: '1Mi' },
-      accessModes: ['ReadWriteOnce'],
-      persistentVolumeReclaimPolicy: 'Delete',
-      ...source,
-      ...spec,
+/** What the rig offers for cases of stored volumes. */
+export function volumeTools(bed: Bed) {
+  let count = 0;
+  /** Edits a PV as a user would. */
+  const edit = ({ metadata: { name } }: Volume, body: unknown) =>
+    bed.kube.patch<Volume>(volumes, { name }, { type: 'merge', body });
+  const deletions = () => bed.driver.calls.filter(({ method }) => method === 'DeleteVolume');
+  return {
+    edit,
+    /** Provisions a volume and marks its PV Released, as if its claim were gone. */
+    async createReleasedVolume(change: NewClaim = {}): Promise<Volume> {
+      const claim = await bed.claim(change);
+      assert.equal((await bed.provision(claim)).kind, 'done');
+      const volume = await bed.volumeOf(claim);
+      assert.ok(volume);
+      return bed.setPhase(volume, 'Released');
     },
-  });
-  // The API server adds one of its own, which its controller removes when the volume is not used.
-  await edit(rig, volume, {
-    metadata: { finalizers: finalizers.length === 0 ? null : finalizers },
-  });
-  return rig.setPhase(volume, phase);
-}
-
-/** The PV as it is now. */
-export function readAgain(rig: Rig, volume: Volume): Promise<Volume | undefined> {
-  return rig.kube.get<Volume>(volumes, { name: volume.metadata.name });
-}
-
-/** Edits a PV as a user would. */
-export function edit(rig: Rig, volume: Volume, body: unknown): Promise<Volume> {
-  return rig.kube.patch<Volume>(volumes, { name: volume.metadata.name }, { type: 'merge', body });
-}
-
-/** Whether a PV is gone, or is deleted and has only foreign finalizers. */
-export function isDeletedByUs(volume: Volume | undefined): boolean {
-  if (volume === undefined) return true;
-  return (
-    volume.metadata.deletionTimestamp !== undefined &&
-    volume.metadata.finalizers?.includes(VOLUME_FINALIZER) !== true
-  );
-}
-
-/** The number of DeleteVolume calls. */
-export function countDeletions(rig: Rig): number {
-  return rig.driver.calls.filter(({ method }) => method === 'DeleteVolume').length;
-}
-
-/** The request of the last DeleteVolume. */
-export function lastDeletion(rig: Rig): {
-  readonly volumeId: string;
-  readonly secrets: Readonly<Record<string, string>>;
-} {
-  const request = rig.driver.calls.findLast(({ method }) => method === 'DeleteVolume')?.request;
-  assert.ok(
-    request !== undefined && 'volumeId' in request && 'secrets' in request,
-    'DeleteVolume was called',
-  );
-  // The driver decoded it as a DeleteVolumeRequest.
-  return { volumeId: String(request.volumeId), secrets: request.secrets as Record<string, string> };
-}
-
-/** The warnings that were recorded, as "reason message". */
-export function listWarnings(rig: Rig): readonly string[] {
-  return rig.events
-    .filter(({ type }) => type === 'Warning')
-    .map(({ reason, message }) => `${reason} ${message}`);
+    /** Creates a PV by hand; by default Released, of our driver, with our finalizer. */
+    async createStaticVolume(change: StaticVolume = {}): Promise<Volume> {
+      const name = `by-hand-${(count += 1)}`;
+      const { annotations = {}, labels = {}, spec = {}, phase = 'Released' } = change;
+      const { finalizers = [VOLUME_FINALIZER] } = change;
+      const { source = { csi: { driver: DRIVER, volumeHandle: `handle-of-${name}` } } } = change;
+      const volume = await bed.kube.create<Volume>(volumes, undefined, {
+        apiVersion: 'v1',
+        kind: 'PersistentVolume',
+        metadata: { name, annotations, labels },
+        spec: {
+          capacity: { storage: '1Mi' },
+          accessModes: ['ReadWriteOnce'],
+          persistentVolumeReclaimPolicy: 'Delete',
+          ...source,
+          ...spec,
+        },
+      });
+      // The API server adds one of its own, which its controller removes when the volume is not
+      // used.
+      await edit(volume, { metadata: { finalizers: finalizers.length === 0 ? null : finalizers } });
+      return bed.setPhase(volume, phase);
+    },
+    /** The PV as it is now. */
+    readAgain: ({ metadata: { name } }: Volume) => bed.kube.get<Volume>(volumes, { name }),
+    /** Whether a PV is gone, or is deleted and has only foreign finalizers. */
+    async isDeleted(volume: Volume): Promise<boolean> {
+      const now = await this.readAgain(volume);
+      if (now === undefined) return true;
+      const { deletionTimestamp, finalizers = [] } = now.metadata;
+      return deletionTimestamp !== undefined && !finalizers.includes(VOLUME_FINALIZER);
+    },
+    /** The number of DeleteVolume calls. */
+    countDeletions: () => deletions().length,
+    /** The request of the last DeleteVolume. */
+    lastDeletion() {
+      const request = deletions().at(-1)?.request;
+      assert.ok(
+        request !== undefined && 'volumeId' in request && 'secrets' in request,
+        'DeleteVolume was called',
+      );
+      return { volumeId: request.volumeId, secrets: request.secrets };
+    },
+    /** The warnings that were recorded, as "reason message". */
+    warnings: (): readonly string[] =>
+      bed.events
+        .filter(({ type }) => type === 'Warning')
+        .map(({ reason, message }) => `${reason} ${message}`),
+  };
 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import type { DeleteVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import type { Claim } from '#src/kube/objects.ts';
@@ -8,16 +8,7 @@ import type { Dependencies } from '#src/jobs/dependencies.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { AZURE_DISK } from '#src/migration/azure-disk.ts';
-import {
-  answerWith,
-  callsOf,
-  frozenClock,
-  loseAnswer,
-  messagesOf,
-  refusing,
-  stateOf,
-} from '../claim-cases.ts';
-import { DRIVER, openRig, type Rig, WITH_SECRET } from '../rig.ts';
+import { DRIVER, WITH_SECRET, useRig, type Rig } from '../rig.ts';
 
 const BYTES = 2n ** 20n;
 const TOO_SMALL = { volume: { volumeId: 'too-small', capacityBytes: BYTES - 1n } };
@@ -25,39 +16,39 @@ const TOO_SMALL_MESSAGE = `created volume capacity ${BYTES - 1n} less than reque
 
 describe('a volume that no PV can be made of', () => {
   let rig: Rig;
-  before(async () => {
-    rig = await openRig();
-  });
-  after(() => rig.close());
-  beforeEach(() => rig.reset());
+  useRig((opened) => (rig = opened));
 
-  const provision = (claim: Claim, change: Partial<Dependencies> = {}) =>
-    rig.provision(claim, { clock: frozenClock(), ...change });
+  const provision = (claim: Claim, change: Partial<Dependencies> = {}) => {
+    // A clock that does not advance, so that only the number of calls ends a clean-up. It is an
+    // hour ahead, so that the gateway does not refuse calls as too late.
+    const nowMs = Date.now() + 3_600_000;
+    return rig.provision(claim, { clock: { ...systemClock, nowMs: () => nowMs }, ...change });
+  };
   const deletions = () =>
-    callsOf(rig, 'DeleteVolume').map(({ request }) => request as DeleteVolumeRequest);
+    rig.callsOf('DeleteVolume').map(({ request }) => request as DeleteVolumeRequest);
   const begin = ({ metadata }: Claim) =>
     `Warning ProvisioningFailed ${TOO_SMALL_MESSAGE}. ` +
     `Cleanup of volume pvc-${metadata.uid} failed, volume is orphaned: `;
 
   it('is deleted once, reported, and the claim is planned anew (B-22, B-46, C-07, D-04)', async () => {
     const claim = await rig.claim();
-    answerWith(rig, TOO_SMALL);
+    rig.answerWith(TOO_SMALL);
     assert.equal((await provision(claim)).kind, 'retry');
     assert.deepEqual(
       deletions().map(({ volumeId, secrets }) => [volumeId, secrets]),
       [['too-small', {}]],
     );
-    assert.equal(await stateOf(rig, claim), 'none');
+    assert.equal(await rig.stateOf(claim), 'none');
     assert.equal(await rig.volumeOf(claim), undefined);
-    assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${TOO_SMALL_MESSAGE}`]);
+    assert.deepEqual(rig.messages(), [`Warning ProvisioningFailed ${TOO_SMALL_MESSAGE}`]);
     await provision(claim);
-    assert.equal(callsOf(rig, 'CreateVolume').length, 2);
+    assert.equal(rig.callsOf('CreateVolume').length, 2);
   });
 
   it('is deleted with the secret that it was created with', async () => {
     const claim = await rig.claim({ parameters: WITH_SECRET });
     await rig.secret(claim.metadata.name, { key: 'value' });
-    answerWith(rig, TOO_SMALL);
+    rig.answerWith(TOO_SMALL);
     await provision(claim);
     assert.deepEqual(
       deletions().map(({ secrets }) => secrets),
@@ -74,28 +65,28 @@ describe('a volume that no PV can be made of', () => {
     assert.equal((await provision(claim)).kind, 'retry');
     assert.equal(deletions().length, 5);
     const expected = `${begin(claim)}rpc error: code = Internal desc = stuck`;
-    assert.deepEqual(messagesOf(rig), [expected]);
-    assert.equal(await stateOf(rig, claim), 'open');
+    assert.deepEqual(rig.messages(), [expected]);
+    assert.equal(await rig.stateOf(claim), 'open');
     await provision(claim);
-    assert.equal(messagesOf(rig).length, 1, 'the same answer renews the event');
+    assert.equal(rig.messages().length, 1, 'the same answer renews the event');
   });
 
   it('is not deleted after a repeated call: it may be an earlier call’s volume', async () => {
     const claim = await rig.claim();
-    await loseAnswer(rig, claim);
-    answerWith(rig, TOO_SMALL);
+    await rig.loseAnswer(claim);
+    rig.answerWith(TOO_SMALL);
     assert.equal((await provision(claim)).kind, 'retry');
     assert.deepEqual(deletions(), []);
-    assert.equal(await stateOf(rig, claim), 'open');
+    assert.equal(await rig.stateOf(claim), 'open');
   });
 
   /** Nothing is deleted, and the event says why. */
   const assertKept = async (claim: Claim, why: string, change?: Partial<Dependencies>) => {
-    answerWith(rig, TOO_SMALL);
+    rig.answerWith(TOO_SMALL);
     await provision(claim, change);
     assert.deepEqual(deletions(), []);
-    assert.deepEqual(messagesOf(rig), [`${begin(claim)}${why}`]);
-    assert.equal(await stateOf(rig, claim), 'open');
+    assert.deepEqual(rig.messages(), [`${begin(claim)}${why}`]);
+    assert.equal(await rig.stateOf(claim), 'open');
   };
 
   it('is not deleted if a PV has its name', async () => {
@@ -116,7 +107,7 @@ describe('a volume that no PV can be made of', () => {
 
   it('is not deleted if its PV can’t be read', async () => {
     const claim = await rig.claim();
-    const outage = refusing(rig, 'get', 503, (plural) => plural === 'persistentvolumes');
+    const outage = rig.refusing('get', 503, (plural) => plural === 'persistentvolumes');
     await assertKept(claim, 'KubeError: not for you', outage);
   });
 
@@ -137,16 +128,16 @@ describe('a volume that no PV can be made of', () => {
     };
     const annotations = { 'volume.kubernetes.io/storage-provisioner': name };
     const claim = await rig.claim({ annotations });
-    answerWith(rig, { volume: { volumeId: 'no-disk-uri', capacityBytes: BYTES } });
+    rig.answerWith({ volume: { volumeId: 'no-disk-uri', capacityBytes: BYTES } });
     const outcome = await provision(claim, migrated);
     assert.ok(outcome.kind === 'parked');
     const className = claim.spec.storageClassName ?? '';
     const seen = rig.parts.classOf(className)?.metadata.resourceVersion;
     assert.deepEqual(outcome.until, [{ resource: 'storageclasses', name: className, seen }]);
     assert.equal(deletions().length, 1);
-    assert.equal(await stateOf(rig, claim), 'none');
+    assert.equal(await rig.stateOf(claim), 'none');
     await provision(claim, migrated);
-    assert.equal(messagesOf(rig).length, 1);
-    assert.match(messagesOf(rig)[0] ?? '', /could not get disk name from no-disk-uri/);
+    assert.equal(rig.messages().length, 1);
+    assert.match(rig.messages()[0] ?? '', /could not get disk name from no-disk-uri/);
   });
 });

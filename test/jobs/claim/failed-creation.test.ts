@@ -1,25 +1,12 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
-import { Code, type CodeName, isStillRunning } from '#src/csi/status.ts';
+import { describe, it } from 'node:test';
+import { type CodeName, isStillRunning } from '#src/csi/status.ts';
 import { judgeCreateFailure } from '#src/jobs/claim/failed-creation.ts';
 import type { Dependencies } from '#src/jobs/dependencies.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
-import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import {
-  ALPHA_SELECTED_NODE,
-  callsOf,
-  claimNow,
-  endFaults,
-  failWith,
-  messagesOf,
-  SELECTED_NODE,
-  stateOf,
-  withTopology,
-} from '../claim-cases.ts';
-import { kubeWith } from '../parts.ts';
-import { openRig, type Rig, WITH_SECRET } from '../rig.ts';
+import { ALPHA_SELECTED_NODE, SELECTED_NODE, WITH_SECRET, useRig, type Rig } from '../rig.ts';
 
 /** Upstream's states. Finished: nothing is begun, and the claim is retried. InBackground: a call
  * may be at work. Upstream takes AlreadyExists for final; here the volume of that name may be ours
@@ -42,9 +29,6 @@ const CODES: readonly (readonly [CodeName, 'Finished' | 'InBackground', string])
   ['DataLoss', 'Finished', 'E-61, E-62, E-63, E-64'],
   ['Unauthenticated', 'Finished', 'E-65, E-66, E-67, E-68, B-24'],
 ];
-const refusal = new DriverStatus(Code.Internal, 'no');
-const ambiguous = new DriverStatus(Code.Aborted, 'busy');
-const full = new DriverStatus(Code.ResourceExhausted, 'full');
 
 describe('an error of CreateVolume', () => {
   const judged = (codeName: string, from: 'driver' | 'gateway' | 'unknown', isSource = false) =>
@@ -78,11 +62,7 @@ describe('an error of CreateVolume', () => {
 
 describe('a creation that fails', () => {
   let rig: Rig;
-  before(async () => {
-    rig = await openRig();
-  });
-  after(() => rig.close());
-  beforeEach(() => rig.reset());
+  useRig((opened) => (rig = opened));
 
   // One code of each kind, and the one that can move a claim to another node.
   for (const [code, state] of [
@@ -91,8 +71,8 @@ describe('a creation that fails', () => {
     ['DeadlineExceeded', 'open'],
   ] as const)
     it(`with ${code}, is told in an event, with topology and without, on a node and on none`, async () => {
-      failWith(rig, new DriverStatus(Code[code], 'no'));
-      const parts = [{}, withTopology(rig)];
+      rig.failWith(code);
+      const parts = [{}, rig.withTopology()];
       const node = { annotations: { [SELECTED_NODE]: 'node' } };
       for (const [i, change] of [{}, node, {}, node].entries()) {
         if (code === 'ResourceExhausted' && i === 3) continue;
@@ -100,9 +80,9 @@ describe('a creation that fails', () => {
         const outcome = await rig.provision(claim, parts[i >> 1]);
         assert.ok('reason' in outcome && outcome.reason.includes(`code = ${code} desc = no`));
         assert.equal(await rig.volumeOf(claim), undefined, 'no PV');
-        assert.equal(await stateOf(rig, claim), state);
-        assert.deepEqual(await claimNow(rig, claim), claim, 'the node stays');
-        const [event = '', ...others] = messagesOf(rig).slice(i);
+        assert.equal(await rig.stateOf(claim), state);
+        assert.deepEqual(await rig.claimNow(claim), claim, 'the node stays');
+        const [event = '', ...others] = rig.messages().slice(i);
         assert.match(event, new RegExp(`^Warning ProvisioningFailed .*code = ${code} desc = no$`));
         assert.deepEqual(others, []);
       }
@@ -110,26 +90,26 @@ describe('a creation that fails', () => {
 
   it('with InvalidArgument in doubt, stays in doubt and has the longest delay (R-10)', async () => {
     const claim = await rig.claim();
-    failWith(rig, ambiguous);
+    rig.failWith('Aborted');
     await rig.provision(claim);
-    failWith(rig, new DriverStatus(Code.InvalidArgument, 'no'));
+    rig.failWith('InvalidArgument', 'no');
     const outcome = await rig.provision(claim);
-    assert.equal(await stateOf(rig, claim), 'open');
+    assert.equal(await rig.stateOf(claim), 'open');
     assert.ok(outcome.kind === 'retry' && outcome.minDelayMs === rig.parts.retryMaxMs);
   });
 
   describe('with InvalidArgument, is infeasible:', () => {
     const infeasible = async (change: Partial<Dependencies> = {}) => {
       const claim = await rig.claim();
-      failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
+      rig.failWith('InvalidArgument', 'no such pool');
       return { claim, outcome: await rig.provision(claim, change) };
     };
-    const calls = () => callsOf(rig, 'CreateVolume').length;
+    const calls = () => rig.callsOf('CreateVolume').length;
 
     it('its retries are delayed, and an event says so (P-102, R-09)', async () => {
       const { outcome } = await infeasible();
       assert.ok(outcome.kind === 'retry' && outcome.minDelayMs === rig.parts.retryMaxMs);
-      assert.deepEqual(messagesOf(rig), [
+      assert.deepEqual(rig.messages(), [
         'Warning ProvisioningFailed Volume provisioning failed with infeasible error. Retries ' +
           'will be delayed. rpc error: code = InvalidArgument desc = no such pool',
       ]);
@@ -141,7 +121,7 @@ describe('a creation that fails', () => {
       assert.ok(outcome.kind === 'retry' && again.kind === 'later');
       assert.equal(again.reason, outcome.reason);
       assert.ok((again.delayMs ?? 0) > rig.parts.retryMaxMs - 60_000);
-      assert.deepEqual([calls(), messagesOf(rig).length], [1, 1]);
+      assert.deepEqual([calls(), rig.messages().length], [1, 1]);
     });
 
     it('the call is repeated after the back-off (P-103, Q-55, Q-58)', async () => {
@@ -180,7 +160,7 @@ describe('a creation that fails', () => {
     const dataSource = { kind: 'PersistentVolumeClaim', name };
     const { storageClassName: className = '' } = source.spec;
     const claim = await rig.claim({ className, spec: { dataSource } });
-    failWith(rig, new DriverStatus(Code.DeadlineExceeded, 'still copying'));
+    rig.failWith('DeadlineExceeded', 'still copying');
     for (const _ of [1, 2]) assert.equal((await rig.provision(claim, able)).kind, 'running');
     const [event, ...others] = rig.events;
     assert.deepEqual([event?.type, event?.reason, others], ['Normal', 'Provisioning', []]);
@@ -195,7 +175,7 @@ describe('a creation that fails', () => {
     const refused = new KubeError({ code: 403, reason: 'x', serverMessage: 'quota exceeded' });
     const refusing = (times: number): Partial<Dependencies> => {
       let left = times;
-      return kubeWith(rig, {
+      return rig.kubeWith({
         create: (...args) => {
           left -= 1;
           return left < 0 ? rig.kube.create(...args) : Promise.reject(refused);
@@ -203,7 +183,7 @@ describe('a creation that fails', () => {
       });
     };
     const assertSameRequests = (): void => {
-      const [first, ...others] = callsOf(rig, 'CreateVolume').map(({ request }) => request);
+      const [first, ...others] = rig.callsOf('CreateVolume').map(({ request }) => request);
       for (const each of others) assert.deepEqual(each, first);
     };
 
@@ -211,10 +191,10 @@ describe('a creation that fails', () => {
       const claim = await rig.claim();
       const never = refusing(Infinity);
       for (const _ of [1, 2, 3]) assert.equal((await rig.provision(claim, never)).kind, 'retry');
-      assert.equal(await stateOf(rig, claim), 'open');
+      assert.equal(await rig.stateOf(claim), 'open');
       assert.equal(await rig.volumeOf(claim), undefined);
-      assert.equal(messagesOf(rig).length, 1);
-      assert.match(messagesOf(rig)[0] ?? '', /^Warning ProvisioningFailed .*quota exceeded$/);
+      assert.equal(rig.messages().length, 1);
+      assert.match(rig.messages()[0] ?? '', /^Warning ProvisioningFailed .*quota exceeded$/);
       assertSameRequests();
     });
 
@@ -232,55 +212,54 @@ describe('a creation that fails', () => {
   describe('on the selected node', () => {
     const onNode = (change: Parameters<Rig['claim']>[0] = {}) =>
       rig.claim({ annotations: { [SELECTED_NODE]: 'node', other: 'kept' }, ...change });
-    const annotationsOf = async (claim: Claim) =>
-      (await claimNow(rig, claim))?.metadata.annotations;
+    const annotationsOf = async (claim: Claim) => (await rig.claimNow(claim))?.metadata.annotations;
     const provision = (claim: Claim, change: Partial<Dependencies> = {}) =>
-      rig.provision(claim, { ...withTopology(rig), ...change });
+      rig.provision(claim, { ...rig.withTopology(), ...change });
 
     it('for want of room, is as if never begun; only the node is removed (P-27, E-24)', async () => {
       const claim = await onNode();
-      failWith(rig, full);
+      rig.failWith('ResourceExhausted', 'full');
       assert.equal((await provision(claim)).kind, 'done');
       const { [SELECTED_NODE]: _, ...others } = claim.metadata.annotations ?? {};
       assert.deepEqual(await annotationsOf(claim), others);
-      assert.equal(await stateOf(rig, claim), 'none');
+      assert.equal(await rig.stateOf(claim), 'none');
     });
 
-    const kept: readonly (readonly [string, DriverStatus, 'none' | 'open'])[] = [
-      ['for another reason, is as if never begun, and the node stays (P-28)', refusal, 'none'],
-      ['with an unknown end, is in doubt, and the node stays (P-30)', ambiguous, 'open'],
+    const kept: readonly (readonly [string, CodeName, 'none' | 'open'])[] = [
+      ['for another reason, is as if never begun, and the node stays (P-28)', 'Internal', 'none'],
+      ['with an unknown end, is in doubt, and the node stays (P-30)', 'Aborted', 'open'],
     ];
-    for (const [title, status, state] of kept)
+    for (const [title, code, state] of kept)
       it(title, async () => {
         const claim = await onNode();
-        failWith(rig, status);
+        rig.failWith(code);
         await provision(claim);
         assert.deepEqual(await annotationsOf(claim), claim.metadata.annotations);
-        assert.equal(await stateOf(rig, claim), state);
+        assert.equal(await rig.stateOf(claim), state);
       });
 
     it('since its secret is missing, begins nothing, and the node stays (P-29)', async () => {
       const claim = await onNode({ parameters: WITH_SECRET });
       assert.equal((await provision(claim)).kind, 'retry');
       assert.equal((await annotationsOf(claim))?.[SELECTED_NODE], 'node');
-      assert.equal(await stateOf(rig, claim), 'none');
+      assert.equal(await rig.stateOf(claim), 'none');
     });
 
     it('for want of room in doubt, stays in doubt, and the node stays', async () => {
       const claim = await onNode();
-      failWith(rig, ambiguous);
+      rig.failWith('Aborted');
       await provision(claim);
-      failWith(rig, full);
+      rig.failWith('ResourceExhausted', 'full');
       assert.equal((await provision(claim)).kind, 'retry');
       assert.equal((await annotationsOf(claim))?.[SELECTED_NODE], 'node');
-      assert.equal(await stateOf(rig, claim), 'open');
+      assert.equal(await rig.stateOf(claim), 'open');
     });
 
     it('is retried on the same node if the claim changed meanwhile (R-06)', async () => {
       const claim = await onNode();
-      failWith(rig, full);
+      rig.failWith('ResourceExhausted', 'full');
       const body = { metadata: { labels: { changed: 'meanwhile' } } };
-      const meanwhile = kubeWith(rig, {
+      const meanwhile = rig.kubeWith({
         async update(...args) {
           await rig.kube.patch(args[0], args[1], { type: 'merge', body });
           return rig.kube.update(...args);
@@ -289,16 +268,16 @@ describe('a creation that fails', () => {
       const reason = 'rpc error: code = ResourceExhausted desc = full';
       assert.deepEqual(await provision(claim, meanwhile), { kind: 'retry', reason });
       assert.equal((await annotationsOf(claim))?.[SELECTED_NODE], 'node');
-      endFaults(rig);
+      rig.endFaults();
       assert.equal((await provision(claim)).kind, 'done');
     });
 
     it('is retried if only the old annotation names the node (R-07)', async () => {
       const claim = await rig.claim({ annotations: { [ALPHA_SELECTED_NODE]: 'node' } });
-      failWith(rig, full);
+      rig.failWith('ResourceExhausted', 'full');
       assert.equal((await provision(claim)).kind, 'retry');
       assert.equal((await annotationsOf(claim))?.[ALPHA_SELECTED_NODE], 'node');
-      assert.equal(await stateOf(rig, claim), 'none');
+      assert.equal(await rig.stateOf(claim), 'none');
     });
   });
 });

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
-import { Code } from '#src/csi/status.ts';
+import { before, beforeEach, describe, it } from 'node:test';
 import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import { CLONE_PROTECTION } from '#src/kube/keys.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
@@ -8,32 +7,15 @@ import { claims, volumes } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { createLogger } from '#src/runtime/log.ts';
 import type { Dependencies } from '#src/jobs/dependencies.ts';
-import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import {
-  answerWith,
-  callsOf,
-  claimNow,
-  endFaults,
-  failWith,
-  loseAnswer,
-  messagesOf,
-  removeClaim,
-  stateOf,
-} from '../claim-cases.ts';
-import { kubeWith } from '../parts.ts';
-import { openRig, type Rig, WITH_SECRET } from '../rig.ts';
+import { useRig, type Rig, WITH_SECRET } from '../rig.ts';
 
 describe('reconcileClaim', () => {
   let rig: Rig;
-  before(async () => {
-    rig = await openRig();
-  });
-  after(() => rig.close());
-  beforeEach(() => rig.reset());
+  useRig((opened) => (rig = opened));
 
-  const creates = () => callsOf(rig, 'CreateVolume').length;
+  const creates = () => rig.callsOf('CreateVolume').length;
   const requests = () =>
-    callsOf(rig, 'CreateVolume').map(({ request }) => request as CreateVolumeRequest);
+    rig.callsOf('CreateVolume').map(({ request }) => request as CreateVolumeRequest);
   const options = (change: Partial<Dependencies['options']>): Pick<Dependencies, 'options'> => ({
     options: { ...rig.parts.options, ...change },
   });
@@ -55,7 +37,7 @@ describe('reconcileClaim', () => {
     const volume = await rig.volumeOf(claim);
     assert.equal(volume?.spec.csi?.driver, 'sample.csi.sutler.dev');
     assert.equal(volume.spec.claimRef?.uid, claim.metadata.uid);
-    assert.deepEqual(messagesOf(rig), [
+    assert.deepEqual(rig.messages(), [
       `Normal ProvisioningSucceeded Successfully provisioned volume pvc-${claim.metadata.uid}`,
     ]);
   });
@@ -63,7 +45,7 @@ describe('reconcileClaim', () => {
   it('sends one read and one write to the API server, besides its event', async () => {
     const counted: string[] = [];
     const { kube } = rig;
-    const counting = kubeWith(rig, {
+    const counting = rig.kubeWith({
       get: (...args) => (counted.push('get'), kube.get(...args)),
       list: (...args) => (counted.push('list'), kube.list(...args)),
       create: (...args) => (counted.push('create'), kube.create(...args)),
@@ -76,7 +58,7 @@ describe('reconcileClaim', () => {
   it('writes nothing to the claim', async () => {
     const claim = await rig.claim({ annotations: { own: 'annotation' } });
     await rig.provision(claim);
-    assert.deepEqual(await claimNow(rig, claim), claim);
+    assert.deepEqual(await rig.claimNow(claim), claim);
   });
 
   it('does nothing for another claim of the same name', async () => {
@@ -99,7 +81,7 @@ describe('reconcileClaim', () => {
     for (const _ of [1, 2]) assert.equal((await rig.provision(claim)).kind, 'done');
     assert.equal(creates(), 0);
     const event = 'Normal Provisioning Assuming an external populator will provision the volume';
-    assert.deepEqual(messagesOf(rig), [event, event]);
+    assert.deepEqual(rig.messages(), [event, event]);
     assert.deepEqual(
       rig.events.map(({ component, isAlwaysTold }) => [component, isAlwaysTold]),
       [1, 2].map(() => ['external-provisioner', true]),
@@ -121,14 +103,14 @@ describe('reconcileClaim', () => {
     assert.equal((await rig.provision(source, open)).kind, 'running');
     const note = 'all clones are created: our finalizer is removed';
     assert.deepEqual(await rig.provision(source, given()), { kind: 'done', note });
-    assert.equal(await claimNow(rig, source), undefined);
+    assert.equal(await rig.claimNow(source), undefined);
   });
 
   it('plans anew, with the edited class, after the driver has refused (P-10, P-101)', async () => {
     const claim = await rig.claim({ parameters: { type: 'a' } });
-    failWith(rig, new DriverStatus(Code.Internal, 'no'));
+    rig.failWith('Internal', 'no');
     await rig.provision(claim);
-    endFaults(rig);
+    rig.endFaults();
     const cls = rig.parts.classOf(claim.spec.storageClassName ?? '');
     assert.ok(cls);
     await rig.provision(claim, { classOf: () => ({ ...cls, parameters: { type: 'b' } }) });
@@ -140,11 +122,11 @@ describe('reconcileClaim', () => {
 
   it('reports an answer without a volume, after which there may be one (R-42)', async () => {
     const claim = await rig.claim();
-    answerWith(rig, {});
+    rig.answerWith({});
     assert.equal((await rig.provision(claim)).kind, 'retry');
-    assert.equal(await stateOf(rig, claim), 'open');
-    assert.match(messagesOf(rig)[0] ?? '', /CreateVolume without a volume; report this to /);
-    assert.deepEqual(callsOf(rig, 'DeleteVolume'), []);
+    assert.equal(await rig.stateOf(claim), 'open');
+    assert.match(rig.messages()[0] ?? '', /CreateVolume without a volume; report this to /);
+    assert.deepEqual(rig.callsOf('DeleteVolume'), []);
   });
 
   it('records no success if the claim was deleted during a long call', async () => {
@@ -152,13 +134,13 @@ describe('reconcileClaim', () => {
     let aheadMs = 0;
     rig.onCall = async ({ method }) => {
       if (method !== 'CreateVolume') return;
-      await removeClaim(rig, claim);
+      await rig.removeClaim(claim);
       aheadMs = 10_500;
     };
     const clock = { nowMs: () => Date.now() + aheadMs, sleep: systemClock.sleep };
     assert.equal((await rig.provision(claim, { clock })).kind, 'done');
     assert.ok(await rig.volumeOf(claim));
-    assert.deepEqual(messagesOf(rig), []);
+    assert.deepEqual(rig.messages(), []);
   });
 
   describe('when the claim’s PV exists', () => {
@@ -168,7 +150,7 @@ describe('reconcileClaim', () => {
       const claim = await rig.claim();
       await rig.provision(claim);
       assert.equal((await rig.provision(claim, {}, over)).kind, 'done');
-      assert.deepEqual([creates(), messagesOf(rig).length], [1, 1]);
+      assert.deepEqual([creates(), rig.messages().length], [1, 1]);
     });
 
     it('sends no second call, with names of another form (R-02)', async () => {
@@ -204,17 +186,17 @@ describe('reconcileClaim', () => {
       const { name, resourceVersion: seen } = before?.metadata ?? {};
       assert.deepEqual(outcome.until, [{ resource: 'persistentvolumes', name, seen }]);
       const exit = `sutler forget ${claim.metadata.uid} --driver-name=sample.csi.sutler.dev`;
-      assert.ok(messagesOf(rig).at(-1)?.endsWith(`${exit} --why=REASON`), messagesOf(rig).at(-1));
+      assert.ok(rig.messages().at(-1)?.endsWith(`${exit} --why=REASON`), rig.messages().at(-1));
       assert.deepEqual(await rig.volumeOf(claim), before);
-      assert.deepEqual(callsOf(rig, 'DeleteVolume'), []);
+      assert.deepEqual(rig.callsOf('DeleteVolume'), []);
     });
 
     it('reports one of that name that belongs to another claim, and leaves it alone', async () => {
       const claim = await rig.claim();
       await foreignPv(`pvc-${claim.metadata.uid}`);
       assert.equal((await rig.provision(claim)).kind, 'retry');
-      assert.match(messagesOf(rig)[0] ?? '', /belongs to another claim/);
-      assert.deepEqual(callsOf(rig, 'DeleteVolume'), []);
+      assert.match(rig.messages()[0] ?? '', /belongs to another claim/);
+      assert.deepEqual(rig.callsOf('DeleteVolume'), []);
     });
   });
 
@@ -250,7 +232,7 @@ describe('reconcileClaim', () => {
       await rig.reset();
       assert.equal((await rig.provision(claim, given)).kind, 'retry');
       assert.equal(creates(), 0, 'nothing is sent');
-      assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${message}`]);
+      assert.deepEqual(rig.messages(), [`Warning ProvisioningFailed ${message}`]);
     };
     const belongsTo = (claim: Claim) =>
       `volume name ${nameOf(claim)} belongs to the claim with UID ${claim.metadata.uid}, ` +
@@ -291,7 +273,7 @@ describe('reconcileClaim', () => {
         },
       });
       await rig.secret(claim.metadata.name, { key: text });
-      await loseAnswer(rig, claim);
+      await rig.loseAnswer(claim);
       const [request] = requests();
       assert.deepEqual([request?.secrets, request?.parameters], [{ key: text }, {}]);
       const dump: unknown[] = [];
@@ -310,7 +292,7 @@ describe('reconcileClaim', () => {
     it('are removed from messages of the driver that quote them', async () => {
       const claim = await rig.claim({ parameters: WITH_SECRET });
       await rig.secret(claim.metadata.name, { key: text });
-      failWith(rig, new DriverStatus(Code.Internal, `can not log in with ${text}`));
+      rig.failWith('Internal', `can not log in with ${text}`);
       const outcome = await rig.provision(claim);
       assert.ok(outcome.kind === 'retry');
       assert.match(outcome.reason, /can not log in with \*\*\*stripped\*\*\*$/);
@@ -344,7 +326,7 @@ describe('reconcileClaim', () => {
       ],
     );
     for (const method of ['CreateVolume', 'DeleteVolume'] as const) {
-      const [sent] = callsOf(rig, method)[0]?.metadata.get('traceparent') ?? [];
+      const [sent] = rig.callsOf(method)[0]?.metadata.get('traceparent') ?? [];
       assert.match(String(sent), new RegExp(`^00-${trace}-[0-9a-f]{16}-01$`));
     }
   });
@@ -352,7 +334,7 @@ describe('reconcileClaim', () => {
   it('sends nothing while Redis is down', async () => {
     const claim = await rig.claim();
     const { plain } = rig.jobs;
-    const { kube } = kubeWith(rig, {
+    const { kube } = rig.kubeWith({
       get: (...args) => (plain.disconnect(), rig.kube.get(...args)),
     });
     assert.equal((await rig.provision(claim, { kube })).kind, 'later');

@@ -1,19 +1,14 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
-import { Code } from '#src/csi/status.ts';
+import { describe, it } from 'node:test';
 import type { CallVerdict } from '#src/election/lease-view.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, leases, secrets } from '#src/kube/resources.ts';
 import { historyKeys } from '#src/queue/history.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { callsOf, failWith, loseAnswer, messagesOf, removeClaim } from '../claim-cases.ts';
 import type { Dependencies } from '#src/jobs/dependencies.ts';
-import { kubeWith } from '../parts.ts';
-import { DRIVER, keyOf, openRig, type Rig, WITH_SECRET } from '../rig.ts';
+import { DRIVER, keyOf, useRig, type Rig, WITH_SECRET } from '../rig.ts';
 
 const D_MS = 60_000;
-const REFUSAL = new DriverStatus(Code.Internal, 'no');
 
 /** How long until the next run. */
 function delayOf(outcome: Outcome): number {
@@ -23,24 +18,20 @@ function delayOf(outcome: Outcome): number {
 
 describe('a creation', () => {
   let rig: Rig;
-  before(async () => {
-    rig = await openRig();
-  });
-  after(() => rig.close());
-  beforeEach(() => rig.reset());
+  useRig((opened) => (rig = opened));
 
-  const creations = () => callsOf(rig, 'CreateVolume').length;
+  const creations = () => rig.callsOf('CreateVolume').length;
   const untilOf = async (claim: Claim) => (await rig.jobs.job(keyOf(claim)))['until'];
   /** A claim whose call had an unknown end. */
   async function begun(change: Parameters<Rig['claim']>[0] = {}): Promise<Claim> {
     const claim = await rig.claim(change);
-    await loseAnswer(rig, claim);
+    await rig.loseAnswer(claim);
     return claim;
   }
   /** The claim is gone after a call of unknown end, or with `isOver` long after it. */
   async function goneAfterCall(o: { readonly isOver?: boolean } = {}): Promise<Claim> {
     const claim = await begun();
-    await removeClaim(rig, claim);
+    await rig.removeClaim(claim);
     if (o.isOver === true) await rig.endDoubt(claim);
     return claim;
   }
@@ -62,7 +53,7 @@ describe('a creation', () => {
   describe('of a claim that is gone', () => {
     it('ends without a call if none was begun', async () => {
       const claim = await rig.claim();
-      await removeClaim(rig, claim);
+      await rig.removeClaim(claim);
       assert.deepEqual(await rig.provision(claim), { kind: 'done', note: 'the claim is gone' });
       assert.equal(creations(), 0);
     });
@@ -70,7 +61,7 @@ describe('a creation', () => {
     it('is planned from the journal if a call was begun, and its PV is written (P-24, R-38)', async () => {
       const claim = await goneAfterCall({ isOver: true });
       assert.equal((await rig.provision(claim)).kind, 'done');
-      const [first, second] = callsOf(rig, 'CreateVolume');
+      const [first, second] = rig.callsOf('CreateVolume');
       assert.deepEqual(second?.request, first?.request);
       assert.equal((await rig.volumeOf(claim))?.spec.claimRef?.uid, claim.metadata.uid);
     });
@@ -89,20 +80,20 @@ describe('a creation', () => {
 
     it('ends after a refusal that proves that there is no volume', async () => {
       const claim = await goneAfterCall({ isOver: true });
-      failWith(rig, REFUSAL);
+      rig.failWith('Internal');
       const note = 'the driver refused, and the claim is gone';
       assert.deepEqual(await rig.provision(claim), { kind: 'done', note });
     });
 
     it('does not end after a refusal while a call may be at work', async () => {
       const claim = await goneAfterCall();
-      failWith(rig, REFUSAL);
+      rig.failWith('Internal');
       assert.equal((await rig.provision(claim)).kind, 'retry');
     });
 
     it('does not end after a call of unknown end (P-22, R-39)', async () => {
       const claim = await goneAfterCall({ isOver: true });
-      failWith(rig, new DriverStatus(Code.Unavailable, 'soon'));
+      rig.failWith('Unavailable', 'soon');
       assert.equal((await rig.provision(claim)).kind, 'retry');
       assert.ok(((await rig.doubtMs(claim)) ?? 0) > 0);
     });
@@ -113,8 +104,8 @@ describe('a creation', () => {
     it('is parked, with the command that ends it, if its secret is gone', async () => {
       const claim = await rig.claim({ parameters: WITH_SECRET });
       await rig.secret(claim.metadata.name, {});
-      await loseAnswer(rig, claim);
-      await removeClaim(rig, claim);
+      await rig.loseAnswer(claim);
+      await rig.removeClaim(claim);
       await rig.kube.delete(secrets, { namespace: 'default', name: claim.metadata.name });
       await rig.endDoubt(claim);
       const outcome = await rig.provision(claim);
@@ -123,7 +114,7 @@ describe('a creation', () => {
 
     it('is parked, with the command that ends it, if neither journal nor cluster has its class', async () => {
       const claim = await goneAfterCall({ isOver: true });
-      const withoutClass = kubeWith(rig, {
+      const withoutClass = rig.kubeWith({
         async get<T>(...args: Parameters<Dependencies['kube']['get']>) {
           const found = await rig.kube.get<{ metadata: { annotations: object } }>(...args);
           if (found === undefined || args[0].plural !== leases.plural) return found as T;
@@ -160,7 +151,7 @@ describe('a creation', () => {
   describe('whose call', () => {
     it('the driver refuses is as if it had never been begun (P-18)', async () => {
       const claim = await rig.claim();
-      failWith(rig, REFUSAL);
+      rig.failWith('Internal');
       assert.equal((await rig.provision(claim)).kind, 'retry');
       assert.equal(await rig.doubtMs(claim), undefined);
     });
@@ -168,7 +159,7 @@ describe('a creation', () => {
     it('the driver refuses leaves the doubt of an earlier call as it was (P-21)', async () => {
       const claim = await begun();
       const until = await untilOf(claim);
-      failWith(rig, REFUSAL);
+      rig.failWith('Internal');
       assert.equal((await rig.provision(claim)).kind, 'retry');
       assert.equal(await untilOf(claim), until);
     });
@@ -218,7 +209,7 @@ describe('a creation', () => {
 
   describe('calls nothing', () => {
     const during = (act: (claim: Claim) => Promise<unknown>, claim: Claim) =>
-      kubeWith(rig, {
+      rig.kubeWith({
         async get(...args) {
           await act(claim);
           return rig.kube.get(...args);
@@ -264,7 +255,7 @@ describe('a creation', () => {
       assert.ok(outcome.kind === 'later');
       assert.deepEqual(outcome.until, [{ resource: 'newwork', name: '*', seen: 'paused' }]);
       assert.match(outcome.reason, /sutler is drained by somebody/);
-      assert.deepEqual([creations(), messagesOf(rig)], [0, []]);
+      assert.deepEqual([creations(), rig.messages()], [0, []]);
       assert.equal(await rig.doubtMs(claim), undefined);
     });
 

@@ -1,38 +1,22 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
-import { Code } from '#src/csi/status.ts';
+import { describe, it } from 'node:test';
 import { RefusedSizes } from '#src/jobs/claim/take-claim.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { selectedNodeOf } from '#src/volumes/eligibility.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import {
-  callsOf,
-  claimNow,
-  endFaults,
-  failWith,
-  messagesOf,
-  SELECTED_NODE,
-  withTopology,
-} from '../claim-cases.ts';
 import type { Dependencies } from '#src/jobs/dependencies.ts';
-import { kubeWith } from '../parts.ts';
-import { openRig, type Rig } from '../rig.ts';
+import { SELECTED_NODE, useRig, type Rig } from '../rig.ts';
 import { allow } from '../../topology/fake-cluster.ts';
 
 const OWN = 'node';
 
 describe('in a process that serves one node', () => {
   let rig: Rig;
-  before(async () => {
-    rig = await openRig();
-  });
-  after(() => rig.close());
-  beforeEach(() => rig.reset());
+  useRig((opened) => (rig = opened));
 
   const parts = (change: Partial<Dependencies> = {}): Partial<Dependencies> => {
-    const ofDriver = withTopology(rig);
+    const ofDriver = rig.withTopology();
     const facts = ofDriver.facts ?? rig.parts.facts;
     const controllerCapabilities = new Set(['CREATE_DELETE_VOLUME', 'GET_CAPACITY']);
     return {
@@ -44,7 +28,7 @@ describe('in a process that serves one node', () => {
   };
   const on = (node: string) => rig.claim({ annotations: { [SELECTED_NODE]: node } });
   const nodeOf = async (claim: Claim): Promise<string> => {
-    const now = await claimNow(rig, claim);
+    const now = await rig.claimNow(claim);
     assert.ok(now);
     return selectedNodeOf(now);
   };
@@ -56,8 +40,8 @@ describe('in a process that serves one node', () => {
   };
   /** Nothing happens that anybody could see. */
   const assertSilent = async (claim: Claim): Promise<void> => {
-    assert.deepEqual([await nodeOf(claim), messagesOf(rig)], ['', []]);
-    assert.equal(callsOf(rig, 'CreateVolume').length, 0);
+    assert.deepEqual([await nodeOf(claim), rig.messages()], ['', []]);
+    assert.equal(rig.callsOf('CreateVolume').length, 0);
   };
 
   it('a claim of its node is created there (B-28, B-31)', async () => {
@@ -69,18 +53,18 @@ describe('in a process that serves one node', () => {
   it('a claim of another node is not touched (B-30)', async () => {
     const claim = await on('other');
     assert.equal((await rig.provision(claim, parts())).kind, 'done');
-    assert.deepEqual(await claimNow(rig, claim), claim);
+    assert.deepEqual(await rig.claimNow(claim), claim);
     assert.equal(rig.driver.calls.length, 0);
   });
 
   it('a claim for which it has no room is given back, and not taken at once again (R-32)', async () => {
     const given = parts();
     const claim = await on(OWN);
-    failWith(rig, new DriverStatus(Code.ResourceExhausted, 'full'));
+    rig.failWith('ResourceExhausted', 'full');
     const outcome = await rig.provision(claim, given);
     assert.ok(outcome.kind === 'done' && outcome.needsNode === true);
     assert.equal(await nodeOf(claim), '');
-    endFaults(rig);
+    rig.endFaults();
     assert.equal((await rig.provision(claim, given)).kind, 'retry');
     assert.equal(await nodeOf(claim), '');
   });
@@ -90,7 +74,7 @@ describe('in a process that serves one node', () => {
     const outcome = await rig.provision(claim, parts());
     assert.ok(outcome.kind === 'done' && outcome.needsNode === true);
     assert.equal(await nodeOf(claim), OWN);
-    assert.equal(callsOf(rig, 'CreateVolume').length, 0);
+    assert.equal(rig.callsOf('CreateVolume').length, 0);
   });
 
   it('a claim that its node has no room for waits in silence (B-33)', async () => {
@@ -103,9 +87,7 @@ describe('in a process that serves one node', () => {
   });
 
   it('a claim is taken where the driver can’t tell its room', async () => {
-    rig.onCall = ({ method }) => {
-      if (method === 'GetCapacity') throw new DriverStatus(Code.Internal, 'no idea');
-    };
+    rig.failWith('Internal', 'no idea', 'GetCapacity');
     const claim = await rig.claim();
     await rig.provision(claim, parts());
     assert.equal(await nodeOf(claim), OWN);
@@ -140,7 +122,7 @@ describe('in a process that serves one node', () => {
   it('a claim that another node took meanwhile is left to it', async () => {
     const claim = await rig.claim();
     const body = { metadata: { annotations: { [SELECTED_NODE]: 'other' } } };
-    const { kube } = kubeWith(rig, {
+    const { kube } = rig.kubeWith({
       async update(...args) {
         await rig.kube.patch(claims, args[1], { type: 'merge', body });
         return rig.kube.update(...args);

@@ -1,23 +1,17 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
-import { Code, type CodeName } from '#src/csi/status.ts';
-import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import { beforeEach, describe, it } from 'node:test';
+import type { CodeName } from '#src/csi/status.ts';
 import type { Claim, Class } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import type { Dependencies } from '#src/jobs/dependencies.ts';
-import { callsOf, endFaults, failWith, removeClaim } from '../claim-cases.ts';
-import { openRig, type Rig } from '../rig.ts';
+import { useRig, type Rig } from '../rig.ts';
 import { until } from '../../harness/until.ts';
 
 const CAP = 1;
 
 describe('a run that can’t send its call', () => {
   let rig: Rig;
-  before(async () => {
-    rig = await openRig({ maxInFlight: CAP });
-  });
-  after(() => rig.close());
-  beforeEach(() => rig.reset());
+  useRig((opened) => (rig = opened), { maxInFlight: CAP });
 
   describe('of a class with a limit', () => {
     /** The classes with annotations of ours. */
@@ -38,7 +32,7 @@ describe('a run that can’t send its call', () => {
     });
     const inClass = () => rig.claim({ className });
     const twoClaims = async () => [await inClass(), await inClass()] as const;
-    const failing = (code: CodeName) => failWith(rig, new DriverStatus(Code[code], 'no'));
+    const failing = (code: CodeName) => rig.failWith(code);
     const kindOf = async (claim: Claim) => (await rig.provision(claim, ONE)).kind;
 
     it('waits until a paused class changes, tells nobody, and begins nothing', async () => {
@@ -62,7 +56,7 @@ describe('a run that can’t send its call', () => {
         assert.ok(outcome.kind === 'later', JSON.stringify(outcome));
         assert.match(outcome.reason, /creates at most 1 volumes at once/);
       }
-      endFaults(rig);
+      rig.endFaults();
       assert.equal(await kindOf(first), 'later');
       assert.ok(await rig.volumeOf(first));
       assert.equal(await kindOf(second), 'done');
@@ -72,7 +66,7 @@ describe('a run that can’t send its call', () => {
       const [first, second] = await twoClaims();
       failing('Internal');
       assert.equal(await kindOf(first), 'retry');
-      endFaults(rig);
+      rig.endFaults();
       assert.equal(await kindOf(second), 'done');
     });
 
@@ -96,10 +90,10 @@ describe('a run that can’t send its call', () => {
       const [first, second] = await twoClaims();
       failing('DeadlineExceeded');
       await rig.provision(first, ONE);
-      await removeClaim(rig, first);
+      await rig.removeClaim(first);
       await rig.provision(first, ONE);
       assert.equal(await kindOf(second), 'later', 'the call may be at work');
-      endFaults(rig);
+      rig.endFaults();
       assert.equal(await kindOf(first), 'later');
       assert.ok(await rig.volumeOf(first), 'its PV is written');
       assert.equal(await kindOf(second), 'done');
@@ -152,7 +146,7 @@ describe('a run that can’t send its call', () => {
       method === 'CreateVolume' ? opened.then(() => undefined) : undefined;
     const [first, second] = [await rig.claim(), await rig.claim()];
     const running = rig.provision(first);
-    await until(() => callsOf(rig, 'CreateVolume').length === CAP, 'the gateway is full');
+    await until(() => rig.callsOf('CreateVolume').length === CAP, 'the gateway is full');
     // The view of the Lease is about to be too old.
     const judge = () => ({ kind: 'may', untilMs: performance.now() + 300 }) as const;
     const outcome = await rig.provision(second, { lease: { judge, pause: undefined } });

@@ -1,23 +1,10 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
-import { Code } from '#src/csi/status.ts';
+import { describe, it } from 'node:test';
 import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import type { Dependencies } from '#src/jobs/dependencies.ts';
-import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import type { TestNode } from '../../topology/fake-cluster.ts';
-import {
-  ALPHA_SELECTED_NODE,
-  callsOf,
-  claimNow,
-  endFaults,
-  failWith,
-  loseAnswer,
-  messagesOf,
-  SELECTED_NODE,
-  withTopology,
-} from '../claim-cases.ts';
-import { openRig, type Rig } from '../rig.ts';
+import { ALPHA_SELECTED_NODE, SELECTED_NODE, useRig, type Rig } from '../rig.ts';
 
 const NODES: readonly TestNode[] = [1, 2, 3].map((id) => ({
   name: `node-${id}`,
@@ -27,19 +14,15 @@ const NODES: readonly TestNode[] = [1, 2, 3].map((id) => ({
 
 describe('a claim of a driver with topology', () => {
   let rig: Rig;
-  before(async () => {
-    rig = await openRig();
-  });
-  after(() => rig.close());
-  beforeEach(() => rig.reset());
+  useRig((opened) => (rig = opened));
 
   const onNode = (name = 'node-1') => rig.claim({ annotations: { [SELECTED_NODE]: name } });
   const nodeOf = async (claim: Claim, key = SELECTED_NODE) =>
-    (await claimNow(rig, claim))?.metadata.annotations?.[key];
+    (await rig.claimNow(claim))?.metadata.annotations?.[key];
   const provision = (claim: Claim, nodes: readonly TestNode[], change?: Partial<Dependencies>) =>
-    rig.provision(claim, { ...withTopology(rig, nodes), ...change });
+    rig.provision(claim, { ...rig.withTopology(nodes), ...change });
   const requests = () =>
-    callsOf(rig, 'CreateVolume').map(({ request }) => request as CreateVolumeRequest);
+    rig.callsOf('CreateVolume').map(({ request }) => request as CreateVolumeRequest);
   const preferredZones = () =>
     requests().map(({ accessibilityRequirements: asked }) =>
       asked?.preferred.map(({ segments }) => segments['zone']),
@@ -76,7 +59,7 @@ describe('a claim of a driver with topology', () => {
     const outcome = await provision(claim, []);
     assert.ok(outcome.kind === 'done' && outcome.needsNode === true);
     assert.equal(await nodeOf(claim), undefined);
-    assert.deepEqual(messagesOf(rig), [
+    assert.deepEqual(rig.messages(), [
       'Warning ProvisioningFailed failed to get selected CSINode node-1: ' +
         'csinode.storage.k8s.io "node-1" not found',
     ]);
@@ -99,7 +82,7 @@ describe('a claim of a driver with topology', () => {
   describe('whose nodes vanish after a call of unknown end', () => {
     it('asks for the place of its first call again, and another claim for none (I-01, I-02)', async () => {
       const [claim, other] = [await onNode(), await onNode('node-2')];
-      await loseAnswer(rig, claim, withTopology(rig, NODES));
+      await rig.loseAnswer(claim, rig.withTopology(NODES));
       assert.equal((await provision(claim, [])).kind, 'later');
       assert.ok(await rig.volumeOf(claim));
       const outcome = await provision(other, []);
@@ -111,7 +94,7 @@ describe('a claim of a driver with topology', () => {
 
     it('keeps the place no longer than its job (I-03)', async () => {
       const claim = await rig.claim();
-      await loseAnswer(rig, claim, withTopology(rig, NODES.slice(0, 1)));
+      await rig.loseAnswer(claim, rig.withTopology(NODES.slice(0, 1)));
       await provision(claim, []);
       await rig.endDoubt(claim);
       assert.equal((await provision(claim, [])).kind, 'done');
@@ -122,9 +105,9 @@ describe('a claim of a driver with topology', () => {
     it('keeps each claim’s own place, however many there are at once (I-06)', async () => {
       const all = await Promise.all([1, 2, 3, 1, 2, 3].map((id) => onNode(`node-${id}`)));
       const options = { ...rig.parts.options, strictTopology: true, extraCreateMetadata: true };
-      failWith(rig, new DriverStatus(Code.DeadlineExceeded, 'out of time'));
+      rig.failWith('DeadlineExceeded', 'out of time');
       await Promise.all(all.map((claim) => provision(claim, NODES, { options })));
-      endFaults(rig);
+      rig.endFaults();
       await Promise.all(all.map((claim) => provision(claim, [], { options })));
       for (const [i, claim] of all.entries()) {
         const own = requests().filter(
@@ -144,7 +127,7 @@ describe('a claim of a driver with topology', () => {
       const labels: Record<string, string> = { zone: 'zone1', rack: 'rack1' };
       const keys = ['zone', 'rack'];
       const nodes = [{ name: 'node-1', labels, keys }];
-      await loseAnswer(rig, claim, withTopology(rig, nodes));
+      await rig.loseAnswer(claim, rig.withTopology(nodes));
       labels['zone'] = 'changed';
       keys.push('host');
       assert.equal((await provision(claim, nodes)).kind, 'later');
@@ -154,9 +137,9 @@ describe('a claim of a driver with topology', () => {
 
     it('gets that of the new nodes once the driver has refused the old one (I-04, I-05)', async () => {
       const claim = await rig.claim();
-      failWith(rig, new DriverStatus(Code.Internal, 'no'));
+      rig.failWith('Internal', 'no');
       await provision(claim, NODES);
-      endFaults(rig);
+      rig.endFaults();
       await provision(claim, NODES.slice(2));
       assert.deepEqual(preferredZones()[1], ['zone3']);
     });

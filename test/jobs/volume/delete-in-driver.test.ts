@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
-import { Code } from '#src/csi/status.ts';
+import { describe, it } from 'node:test';
+import type { CodeName } from '#src/csi/status.ts';
 import { MAX_SHARERS } from '#src/hints/shared-handles.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Class, Volume, VolumeAttachment } from '#src/kube/objects.ts';
@@ -8,30 +8,17 @@ import type { Dependencies } from '#src/jobs/dependencies.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
 import { RedisUnavailable } from '#src/redis/ask-redis.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { failWith, refusing } from '../claim-cases.ts';
-import { DRIVER, openRig, type Rig } from '../rig.ts';
-import {
-  countDeletions,
-  createReleasedVolume,
-  createStaticVolume,
-  lastDeletion,
-  listWarnings,
-} from '../stored-volume.ts';
+import { DRIVER, useRig, type Rig } from '../rig.ts';
 
 const NAME = 'volume.kubernetes.io/provisioner-deletion-secret-name';
 const NAMESPACE = 'volume.kubernetes.io/provisioner-deletion-secret-namespace';
 
 describe('DeleteVolume', () => {
   let rig: Rig;
-  before(async () => {
-    rig = await openRig();
-  });
-  after(() => rig.close());
-  beforeEach(() => rig.reset());
+  useRig((opened) => (rig = opened));
 
   const annotated = (name: string) =>
-    createStaticVolume(rig, {
+    rig.createStaticVolume({
       annotations: { [NAME]: name, [NAMESPACE]: 'default' },
       spec: { storageClassName: 'gold' },
     });
@@ -44,7 +31,7 @@ describe('DeleteVolume', () => {
     },
   });
   const assertNothingBegun = async (volume: Volume): Promise<void> => {
-    assert.equal(countDeletions(rig), 0);
+    assert.equal(rig.countDeletions(), 0);
     assert.equal(await rig.doubtMs(volume), undefined, 'nothing is begun');
   };
 
@@ -57,9 +44,9 @@ describe('DeleteVolume', () => {
     };
     for (const classOf of [() => cls, () => undefined]) {
       await rig.remove(await annotated('mine'), { classOf });
-      assert.deepEqual(lastDeletion(rig).secrets, { token: 'mine' });
+      assert.deepEqual(rig.lastDeletion().secrets, { token: 'mine' });
     }
-    assert.equal(countDeletions(rig), 2);
+    assert.equal(rig.countDeletions(), 2);
   });
 
   describe('is not sent', () => {
@@ -71,7 +58,7 @@ describe('DeleteVolume', () => {
         const until = [{ resource: 'secrets', namespace: 'default', name: 'gone', seen: '' }];
         assert.deepEqual(outcome.until, until);
       }
-      assert.deepEqual(listWarnings(rig), [
+      assert.deepEqual(rig.warnings(), [
         "VolumeFailedDelete secret default/gone of this volume's deletion is not there; " +
           'create it again',
       ]);
@@ -81,9 +68,9 @@ describe('DeleteVolume', () => {
     const isSecret = (plural: string): boolean => plural === 'secrets';
     it('while reading its secret is forbidden', async () => {
       const volume = await annotated('hidden');
-      const outcome = await rig.remove(volume, refusing(rig, 'get', 403, isSecret));
+      const outcome = await rig.remove(volume, rig.refusing('get', 403, isSecret));
       assert.equal(outcome.kind, 'retry');
-      assert.deepEqual(listWarnings(rig), [
+      assert.deepEqual(rig.warnings(), [
         'VolumeFailedDelete error getting secret hidden in namespace default: not for you; ' +
           'sutler is given no secrets by default: bind that account to a Role in the namespace of ' +
           'the secret that may get it (k8s/secrets-by-name)',
@@ -93,27 +80,27 @@ describe('DeleteVolume', () => {
 
     it('while the API server is down', async () => {
       const volume = await annotated('hidden');
-      const outcome = await rig.remove(volume, refusing(rig, 'get', 503, isSecret));
+      const outcome = await rig.remove(volume, rig.refusing('get', 503, isSecret));
       assert.equal(outcome.kind, 'later');
-      assert.deepEqual(listWarnings(rig), []);
+      assert.deepEqual(rig.warnings(), []);
       await assertNothingBegun(volume);
     });
 
     it('while the volume is attached; it parks on the attachment (F-04, F-08)', async () => {
-      const [volume, other] = [await createStaticVolume(rig), await createStaticVolume(rig)];
+      const [volume, other] = [await rig.createStaticVolume(), await rig.createStaticVolume()];
       const { name } = volume.metadata;
       const attachedTo = (of: string) => (of === name ? [attachment('va', volume)] : []);
       const outcome = await rig.remove(volume, { attachedTo });
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
       assert.deepEqual(outcome.until, [{ resource: 'volumeattachments', name: 'va', seen: '41' }]);
       const text = `persistentvolume ${name} is still attached to node node-1`;
-      assert.deepEqual(listWarnings(rig), [`VolumeFailedDelete ${text}`]);
+      assert.deepEqual(rig.warnings(), [`VolumeFailedDelete ${text}`]);
       await assertNothingBegun(volume);
       assert.equal((await rig.remove(other, { attachedTo })).kind, 'done');
     });
 
     it('by a worker that is stopping', async () => {
-      const { uid, name } = (await createStaticVolume(rig)).metadata;
+      const { uid, name } = (await rig.createStaticVolume()).metadata;
       const run = {
         signal: AbortSignal.abort(),
         queuedMs: 0,
@@ -125,29 +112,28 @@ describe('DeleteVolume', () => {
       };
       const key = { kind: 'volume', uid, namespace: '', name } as const;
       assert.equal((await reconcileVolume(rig.parts, key, run)).kind, 'later');
-      assert.equal(countDeletions(rig), 0);
+      assert.equal(rig.countDeletions(), 0);
     });
   });
 
   it('leaves its job in doubt unless the driver itself has refused it', async () => {
-    const volume = await createReleasedVolume(rig);
-    const doubtAfter = async (code: (typeof Code)[keyof typeof Code]) => {
-      failWith(rig, new DriverStatus(code, 'busy'), 'DeleteVolume');
+    const volume = await rig.createReleasedVolume();
+    const doubtAfter = async (code: CodeName) => {
+      rig.failWith(code, 'busy', 'DeleteVolume');
       await rig.remove(volume);
       return rig.doubtMs(volume);
     };
-    assert.equal(await doubtAfter(Code.Internal), undefined);
-    assert.ok(((await doubtAfter(Code.Unavailable)) ?? 0) > 0);
+    assert.equal(await doubtAfter('Internal'), undefined);
+    assert.ok(((await doubtAfter('Unavailable')) ?? 0) > 0);
   });
 
   it('that fails does not show the secrets that it was given', async () => {
     await rig.secret('quoted', { token: 'hush-hush' });
     const volume = await annotated('quoted');
-    const status = new DriverStatus(Code.Internal, 'login with hush-hush refused');
-    failWith(rig, status, 'DeleteVolume');
+    rig.failWith('Internal', 'login with hush-hush refused', 'DeleteVolume');
     const outcome = await rig.remove(volume);
     assert.ok(!JSON.stringify([outcome, rig.events]).includes('hush-hush'));
-    assert.equal(listWarnings(rig).length, 1);
+    assert.equal(rig.warnings().length, 1);
   });
 
   describe('of a handle that several PVs may have', () => {
@@ -158,9 +144,9 @@ describe('DeleteVolume', () => {
     };
 
     it('is not sent: an event names the other PV, and the volume waits for that', async () => {
-      const first = await createStaticVolume(rig);
+      const first = await rig.createStaticVolume();
       const { csi } = first.spec;
-      const second = await createStaticVolume(rig, {
+      const second = await rig.createStaticVolume({
         phase: 'Bound',
         ...(csi === undefined ? {} : { source: { csi } }),
       });
@@ -173,19 +159,19 @@ describe('DeleteVolume', () => {
         `PersistentVolume ${name} has the same handle, ` +
           'so the volume is kept; remove one of the two by hand',
       );
-      assert.deepEqual(listWarnings(rig), [`VolumeFailedDelete ${outcome.reason}`]);
+      assert.deepEqual(rig.warnings(), [`VolumeFailedDelete ${outcome.reason}`]);
       await assertNothingBegun(first);
     });
 
     it('is sent if the other PV is gone by now', async () => {
-      const first = await createStaticVolume(rig);
+      const first = await rig.createStaticVolume();
       assert.equal((await rig.remove(first, published(first, 'gone'))).kind, 'done');
-      assert.equal(countDeletions(rig), 1);
+      assert.equal(rig.countDeletions(), 1);
     });
 
     it('is sent if the other PV stands for the disk of that name in another zone', async () => {
       const inZone = (zone: string, phase: 'Bound' | 'Released') =>
-        createStaticVolume(rig, {
+        rig.createStaticVolume({
           annotations: { 'pv.kubernetes.io/provisioned-by': 'kubernetes.io/gce-pd' },
           labels: { 'topology.kubernetes.io/zone': zone },
           source: { gcePersistentDisk: { pdName: 'disk' } },
@@ -205,17 +191,17 @@ describe('DeleteVolume', () => {
     });
 
     it('waits if all PVs are gone that ingest could name', async () => {
-      const first = await createStaticVolume(rig);
+      const first = await rig.createStaticVolume();
       const names = Array.from({ length: MAX_SHARERS }, (_, n) => `gone-${n}`);
       const outcome = await rig.remove(first, published(...names));
       assert.ok(outcome.kind === 'later');
       assert.match(outcome.reason, /^more PersistentVolumes than ingest could name/);
       await assertNothingBegun(first);
-      assert.deepEqual(listWarnings(rig), []);
+      assert.deepEqual(rig.warnings(), []);
     });
 
     it('waits after a look that took more than 2 s', async () => {
-      const first = await createStaticVolume(rig);
+      const first = await rig.createStaticVolume();
       let lateMs = 0;
       const outcome = await rig.remove(first, {
         clock: { ...systemClock, nowMs: () => systemClock.nowMs() + lateMs },
@@ -229,8 +215,8 @@ describe('DeleteVolume', () => {
     });
 
     it('waits if the other PV can’t be read', async () => {
-      const first = await createStaticVolume(rig);
-      const outage = refusing(rig, 'get', 503, (_, name) => name === 'second');
+      const first = await rig.createStaticVolume();
+      const outage = rig.refusing('get', 503, (_, name) => name === 'second');
       const outcome = await rig.remove(first, { ...outage, ...published(first, 'second') });
       assert.equal(outcome.kind, 'later');
       await assertNothingBegun(first);
@@ -245,7 +231,7 @@ describe('DeleteVolume', () => {
       ],
     ] as const)
       it(`waits if ${title}`, async () => {
-        const first = await createStaticVolume(rig);
+        const first = await rig.createStaticVolume();
         const outcome = await rig.remove(first, { sharersOf: () => Promise.reject(error) });
         assert.equal(outcome.kind, kind);
         await assertNothingBegun(first);
