@@ -12,21 +12,24 @@ import { snapshots } from '#src/kube/resources.ts';
 import { createLogger } from '#src/runtime/log.ts';
 import { installCrds, removeCrds } from '../harness/snapshot-crds.ts';
 import { until } from '../harness/until.ts';
-import { openReleaseRig, type ReleaseRig } from '../jobs/release-rig.ts';
+import { type NewClaim, openRig, type Rig } from '../jobs/rig.ts';
 import { aClaim } from '../volumes/builders.ts';
 
 const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
 const FOREIGN = 'snapshot.storage.kubernetes.io/volumesnapshot-bound-protection';
 const source = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 's' };
 const restoring = { dataSource: source };
-type AClaim = Parameters<ReleaseRig['claim']>[1] & { readonly at?: string };
 
-let rig: ReleaseRig;
+let rig: Rig;
 let kube: KubeClient;
 let sweeps: SnapshotSweep[] = [];
 let ticks: NodeJS.Timeout[] = [];
 let lines: string[] = [];
 let lists = 0;
+/** By sourceId, of the claims in the journal; undefined: it can't be read. */
+let sources: ReadonlySet<string> | undefined;
+const openSources = (): Promise<ReadonlySet<string>> =>
+  sources === undefined ? Promise.reject(new Error('away')) : Promise.resolve(sources);
 /** Each test has its own namespace. */
 let namespace = '';
 
@@ -36,7 +39,7 @@ const start = (o: Partial<SnapshotSweepOptions> = {}): SnapshotSweep => {
   const sweep = new SnapshotSweep({
     client: kube,
     claims: () => eachOf([]),
-    openSources: rig.parts.openSources,
+    openSources,
     isLeading: () => true,
     intervalMs: 3_600_000,
     log: createLogger({ name: 'test', verbosity: 0, format: 'text', write }),
@@ -79,7 +82,7 @@ const fault = (verb: 'list' | 'update', code: number, times: number): (() => voi
 
 describe('snapshot sweep', () => {
   before(async () => {
-    rig = await openReleaseRig();
+    rig = await openRig();
     kube = {
       ...rig.kube,
       list: async (resource, options) => {
@@ -92,7 +95,7 @@ describe('snapshot sweep', () => {
   after(() => rig.close());
   beforeEach(async () => {
     namespace = await rig.namespace();
-    rig.openSources = new Set();
+    sources = new Set();
     sweeps = [];
     ticks = [];
     lines = [];
@@ -117,7 +120,7 @@ describe('snapshot sweep', () => {
   });
 
   it('removes only our finalizer if the only restore is Bound (L-01)', async () => {
-    await rig.claim(namespace, { name: 'a', phase: 'Bound', ...restoring });
+    await rig.claim({ name: 'a', namespace, phase: 'Bound', spec: restoring });
     const found = await snapshot('s', [FOREIGN, OURS]);
     start().begin();
     await isReleased();
@@ -126,14 +129,16 @@ describe('snapshot sweep', () => {
     assert.deepEqual(rest.spec, found.spec);
   });
 
-  const sourceRef = (of: string) => ({ dataSourceRef: { ...source, namespace: of } });
+  const sourceRef = (of: string) => ({
+    spec: { dataSourceRef: { ...source, namespace: of } },
+  });
   for (const [title, claimsOf] of [
-    ['a claim that is restored is Pending (L-02)', () => [{ name: 'a', ...restoring }]],
+    ['a claim that is restored is Pending (L-02)', () => [{ name: 'a', spec: restoring }]],
     [
       'one of two claims is Pending (L-04)',
       () => [
-        { name: 'a', phase: 'Bound', ...restoring },
-        { name: 'b', ...restoring },
+        { name: 'a', phase: 'Bound', spec: restoring },
+        { name: 'b', spec: restoring },
       ],
     ],
     [
@@ -142,12 +147,12 @@ describe('snapshot sweep', () => {
     ],
     [
       'a Pending claim of another namespace names it (L-15)',
-      async () => [{ name: 'far', at: await rig.namespace(), ...sourceRef(namespace) }],
+      async () => [{ name: 'far', namespace: await rig.namespace(), ...sourceRef(namespace) }],
     ],
   ] as const)
     it(`keeps the finalizer while ${title}`, async () => {
-      for (const { at = namespace, ...claim } of (await claimsOf()) as readonly AClaim[])
-        await rig.claim(at, claim);
+      for (const claim of (await claimsOf()) as readonly NewClaim[])
+        await rig.claim({ className: 'c', namespace, ...claim });
       await snapshot('s');
       await sweepOnce();
       assert.deepEqual(await finalizers(), [OURS]);
@@ -175,7 +180,7 @@ describe('snapshot sweep', () => {
   });
 
   it('ignores claims that refer to a snapshot of that name in another namespace', async () => {
-    await rig.claim(namespace, { name: 'a', ...sourceRef('elsewhere') });
+    await rig.claim({ name: 'a', namespace, ...sourceRef('elsewhere') });
     await snapshot('s');
     start().begin();
     await isReleased();
@@ -183,19 +188,19 @@ describe('snapshot sweep', () => {
 
   it('keeps the finalizer while a claim in the journal names the snapshot', async () => {
     const { metadata } = await snapshot('s');
-    rig.openSources = new Set([sourceId(snapshots, metadata)]);
+    sources = new Set([sourceId(snapshots, metadata)]);
     await sweepOnce();
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
   it('keeps the finalizer while the journal can’t be read, and sweeps again', async () => {
     await snapshot('s');
-    rig.openSources = undefined;
+    sources = undefined;
     start({ intervalMs: 10 });
     await until(() => lines.length > 0, 'it is logged');
     assert.match(lines[0] ?? '', /the next sweep tries again/);
     assert.deepEqual(await finalizers(), [OURS]);
-    rig.openSources = new Set();
+    sources = new Set();
     await isReleased();
   });
 
@@ -216,7 +221,7 @@ describe('snapshot sweep', () => {
     const { metadata } = await snapshot('s', [FOREIGN, OURS]);
     let isRemoved = false;
     const update: KubeClient['update'] = async (resource, ref, object) => {
-      rig.openSources = new Set([sourceId(snapshots, metadata)]);
+      sources = new Set([sourceId(snapshots, metadata)]);
       const updated = await kube.update<never>(resource, ref, object);
       isRemoved ||= !(await finalizers()).includes(OURS);
       return updated;
@@ -233,7 +238,7 @@ describe('snapshot sweep', () => {
     assert.ok(first);
     let wasAddedAgain: boolean | undefined;
     const update: KubeClient['update'] = async (resource, ref, object) => {
-      rig.openSources = new Set([sourceId(snapshots, first.metadata)]);
+      sources = new Set([sourceId(snapshots, first.metadata)]);
       if (ref.name === 's5') wasAddedAgain = (await finalizers('s0')).includes(OURS);
       return kube.update(resource, ref, object);
     };
@@ -244,11 +249,8 @@ describe('snapshot sweep', () => {
   it('adds all finalizers again if it can’t be read any more what is in use', async () => {
     await Promise.all(['a', 'b', 'c'].map((name) => snapshot(name)));
     let reads = 0;
-    const openSources = (): Promise<ReadonlySet<string>> =>
-      (reads += 1) === 2
-        ? Promise.reject(new Error('the journal is away'))
-        : rig.parts.openSources();
-    start({ openSources }).begin();
+    const away = () => Promise.reject(new Error('the journal is away'));
+    start({ openSources: () => ((reads += 1) === 2 ? away() : openSources()) }).begin();
     await until(() => lines.length > 0, 'it is logged');
     assert.match(lines[0] ?? '', /the next sweep tries again/);
     for (const name of ['a', 'b', 'c']) assert.deepEqual(await finalizers(name), [OURS]);

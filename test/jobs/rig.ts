@@ -67,6 +67,9 @@ export async function openRig(o: RigOptions = {}) {
 /** A claim and, where it is new, its class. */
 export interface NewClaim {
   readonly name?: string;
+  readonly namespace?: string;
+  readonly finalizers?: readonly string[];
+  readonly phase?: 'Pending' | 'Bound';
   readonly className?: string;
   readonly parameters?: Readonly<Record<string, string>>;
   readonly reclaimPolicy?: 'Delete' | 'Retain';
@@ -126,7 +129,7 @@ async function openBed(o: RigOptions) {
   const csi = new CsiClient({ address: listen });
   const classes = new Map<string, Class>();
   const events: EventInput[] = [];
-  let claims = 0;
+  let serial = 0;
   const timeoutMs = 5000;
   const jobs = new JobRuns({ redisUrl: server.url, kube, driver: DRIVER });
   await jobs.open();
@@ -200,7 +203,10 @@ async function openBed(o: RigOptions) {
     },
     /** Creates a claim that the volume controller has annotated; its class too, if that is new. */
     async claim({
-      name = `claim-${(claims += 1)}`,
+      name = `claim-${(serial += 1)}`,
+      namespace = 'default',
+      finalizers = [],
+      phase = 'Pending',
       className = `class-${name}`,
       parameters = {},
       reclaimPolicy = 'Delete',
@@ -217,12 +223,13 @@ async function openBed(o: RigOptions) {
       };
       if (!classes.has(className))
         classes.set(className, await kube.create<Class>(resources.classes, undefined, cls));
-      return kube.create<Claim>(resources.claims, 'default', {
+      const created = await kube.create<Claim>(resources.claims, namespace, {
         apiVersion: 'v1',
         kind: 'PersistentVolumeClaim',
         metadata: {
           name,
-          namespace: 'default',
+          namespace,
+          finalizers,
           annotations: { [STORAGE_PROVISIONER]: DRIVER, ...annotations },
         },
         spec: {
@@ -232,6 +239,21 @@ async function openBed(o: RigOptions) {
           ...spec,
         },
       });
+      if (phase === 'Pending') return created;
+      const body = { status: { phase } };
+      const change = { type: 'merge', body, subresource: 'status' } as const;
+      return kube.patch<Claim>(resources.claims, { namespace, name }, change);
+    },
+    /** Creates an empty namespace. */
+    async namespace(): Promise<string> {
+      const name = `space-${(serial += 1)}`;
+      const metadata = { name };
+      await kube.create(resources.namespaces, undefined, {
+        apiVersion: 'v1',
+        kind: 'Namespace',
+        metadata,
+      });
+      return name;
     },
     /** Writes a secret in the namespace `default`. */
     async secret(name: string, values: Readonly<Record<string, string | Uint8Array>>) {

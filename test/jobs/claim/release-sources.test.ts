@@ -1,41 +1,50 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
+import { beforeEach, describe, it } from 'node:test';
 import { releaseCloneSource, releaseRestoredSnapshot } from '#src/jobs/release-sources.ts';
 import { sourceId } from '#src/journal/list-journal.ts';
 import { isInvalid, KubeError } from '#src/kube/kube-error.ts';
 import type { Claim, Snapshot } from '#src/kube/objects.ts';
+import { STORAGE_PROVISIONER } from '#src/kube/keys.ts';
 import { claims, snapshots } from '#src/kube/resources.ts';
 import type { Dependencies } from '#src/jobs/dependencies.ts';
 import { createLogger } from '#src/runtime/log.ts';
 import { aSnapshot } from '../../volumes/source-builders.ts';
-import { openReleaseRig, type ReleaseRig } from '../release-rig.ts';
+import { type Rig, useRig } from '../rig.ts';
 
 const OURS = 'provisioner.storage.kubernetes.io/cloning-protection';
 const PVC_PROTECTION = 'kubernetes.io/pvc-protection';
 const SOURCE = 'source-pvc';
-const fromSource = { dataSource: { kind: 'PersistentVolumeClaim', name: SOURCE } };
 
 describe('releaseCloneSource', () => {
-  let rig: ReleaseRig;
+  let rig: Rig;
+  useRig((opened) => (rig = opened));
   let namespace = '';
-  before(async () => {
-    rig = await openReleaseRig();
-  });
-  after(() => rig.close());
   beforeEach(async () => {
     namespace = await rig.namespace();
-    rig.openSources = new Set();
   });
 
   const release = (claim: Claim, change: Partial<Dependencies> = {}) =>
-    releaseCloneSource({ ...rig.parts, ...change } as Dependencies, claim);
+    releaseCloneSource({ ...rig.parts, ...rig.able('CLONE_VOLUME'), ...change }, claim);
+  const clone = (name: string, phase?: 'Bound', of = SOURCE, at = namespace) =>
+    rig.claim({
+      name,
+      namespace: at,
+      className: 'c',
+      spec: { dataSource: { kind: 'PersistentVolumeClaim', name: of } },
+      ...(phase === undefined ? {} : { phase }),
+    });
   const edit = (metadata: object) =>
-    rig.kube.patch(claims, { namespace, name: SOURCE }, { type: 'merge', body: { metadata } });
+    rig.kube.patch<Claim>(
+      claims,
+      { namespace, name: SOURCE },
+      { type: 'merge', body: { metadata } },
+    );
   const current = (): Promise<Claim | undefined> =>
     rig.kube.get<Claim>(claims, { namespace, name: SOURCE });
   /** The source of clones: Bound, and being deleted by default. */
   const source = async ({ finalizers = [OURS], isBeingDeleted = true } = {}): Promise<Claim> => {
-    const claim = await rig.claim(namespace, { name: SOURCE, phase: 'Bound', finalizers });
+    const given = { name: SOURCE, namespace, className: 'c', phase: 'Bound', finalizers } as const;
+    const claim = await rig.claim(given);
     if (!isBeingDeleted) return claim;
     await rig.kube.delete(claims, { namespace, name: SOURCE });
     return (await current()) ?? claim;
@@ -45,14 +54,14 @@ describe('releaseCloneSource', () => {
   const assertKept = async (): Promise<void> => assert.ok((await finalizers()).includes(OURS));
 
   it('removes the finalizer from a source whose clone is Bound (K-01)', async () => {
-    await rig.claim(namespace, { name: 'destination-pvc', phase: 'Bound', ...fromSource });
+    await clone('destination-pvc', 'Bound');
     assert.equal((await release(await source()))?.kind, 'done');
     assert.deepEqual(await finalizers(), [PVC_PROTECTION], 'other finalizers stay');
   });
 
   it('parks a source on a clone of it that is Pending (K-02)', async () => {
     const name = 'destination-pvc';
-    const { metadata } = await rig.claim(namespace, { name, ...fromSource });
+    const { metadata } = await clone(name);
     const { resourceVersion: seen } = metadata;
     assert.deepEqual(await release(await source()), {
       kind: 'parked',
@@ -63,8 +72,8 @@ describe('releaseCloneSource', () => {
   });
 
   it('names the one of several clones that is Pending (K-03)', async () => {
-    await rig.claim(namespace, { name: 'destination-pvc0', phase: 'Bound', ...fromSource });
-    await rig.claim(namespace, { name: 'destination-pvc1', ...fromSource });
+    await clone('destination-pvc0', 'Bound');
+    await clone('destination-pvc1');
     const outcome = await release(await source());
     assert.ok(outcome?.kind === 'parked');
     assert.match(outcome.reason, /^PVC 'destination-pvc1' is in 'Pending' state/);
@@ -72,15 +81,16 @@ describe('releaseCloneSource', () => {
   });
 
   it('ignores clones of a claim of that name in another namespace (K-04)', async () => {
-    await rig.claim(await rig.namespace(), { name: 'destination-pvc', ...fromSource });
+    await clone('destination-pvc', undefined, SOURCE, await rig.namespace());
     assert.equal((await release(await source()))?.kind, 'done');
     assert.ok(!(await finalizers()).includes(OURS));
   });
 
-  it('removes the finalizer from a source that nothing is cloned from (K-05)', async () => {
-    const dataSource = { kind: 'PersistentVolumeClaim', name: 'another-source' };
-    await rig.claim(namespace, { name: 'another', dataSource });
-    assert.equal((await release(await source()))?.kind, 'done');
+  it('removes the finalizer from a source that nothing is cloned from, and no annotation names (K-05)', async () => {
+    await clone('another', undefined, 'another-source');
+    const byHand = { annotations: { [STORAGE_PROVISIONER]: null } };
+    await source();
+    assert.equal((await release(await edit(byHand)))?.kind, 'done');
     assert.ok(!(await finalizers()).includes(OURS));
   });
 
@@ -96,22 +106,22 @@ describe('releaseCloneSource', () => {
   });
 
   it('does nothing for a driver that does not clone', async () => {
-    const facts = () => ({ ...rig.parts.facts(), controllerCapabilities: new Set<string>() });
-    assert.equal(await release(await source(), { facts }), undefined);
+    assert.equal(await release(await source(), { facts: rig.parts.facts }), undefined);
     await assertKept();
   });
 
   it('keeps a source that a claim in the journal names, even if the clone’s claim is gone', async () => {
     const claim = await source();
-    rig.openSources = new Set(['other', sourceId(claims, { namespace, name: SOURCE })]);
-    assert.equal((await release(claim))?.kind, 'running');
+    const open = new Set(['other', sourceId(claims, { namespace, name: SOURCE })]);
+    const openSources = () => Promise.resolve(open);
+    assert.equal((await release(claim, { openSources }))?.kind, 'running');
     await assertKept();
   });
 
   it('keeps a source while the journal can’t be read', async () => {
     const claim = await source();
-    rig.openSources = undefined;
-    await assert.rejects(release(claim), KubeError);
+    const openSources = () => Promise.reject(new Error('the journal is away'));
+    await assert.rejects(release(claim, { openSources }), /is away/);
     await assertKept();
   });
 
