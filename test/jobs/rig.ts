@@ -69,7 +69,7 @@ export interface NewClaim {
   readonly name?: string;
   readonly namespace?: string;
   readonly finalizers?: readonly string[];
-  readonly phase?: 'Pending' | 'Bound';
+  readonly phase?: 'Bound';
   readonly className?: string;
   readonly parameters?: Readonly<Record<string, string>>;
   readonly reclaimPolicy?: 'Delete' | 'Retain';
@@ -174,6 +174,16 @@ async function openBed(o: RigOptions) {
     clock: systemClock,
     log: silentLog,
   };
+  const setPhase = <T extends Claim | Volume>(
+    resource: resources.Resource,
+    { metadata: { namespace = '', name } }: T,
+    phase: string,
+  ) =>
+    kube.patch<T>(
+      resource,
+      { namespace, name },
+      { type: 'merge', body: { status: { phase } }, subresource: 'status' },
+    );
   const run = (
     key: KeyToQueue,
     reconcile: typeof reconcileClaim | typeof reconcileVolume,
@@ -206,7 +216,7 @@ async function openBed(o: RigOptions) {
       name = `claim-${(serial += 1)}`,
       namespace = 'default',
       finalizers = [],
-      phase = 'Pending',
+      phase,
       className = `class-${name}`,
       parameters = {},
       reclaimPolicy = 'Delete',
@@ -239,10 +249,7 @@ async function openBed(o: RigOptions) {
           ...spec,
         },
       });
-      if (phase === 'Pending') return created;
-      const body = { status: { phase } };
-      const change = { type: 'merge', body, subresource: 'status' } as const;
-      return kube.patch<Claim>(resources.claims, { namespace, name }, change);
+      return phase === undefined ? created : setPhase(resources.claims, created, phase);
     },
     /** Creates an empty namespace. */
     async namespace(): Promise<string> {
@@ -291,11 +298,7 @@ async function openBed(o: RigOptions) {
       kube.get<Volume>(resources.volumes, { name: `pvc-${claim.metadata.uid}` }),
     /** Sets the phase as the volume controller does. */
     setPhase: (volume: Volume, phase: 'Bound' | 'Released') =>
-      kube.patch<Volume>(
-        resources.volumes,
-        { name: volume.metadata.name },
-        { type: 'merge', body: { status: { phase } }, subresource: 'status' },
-      ),
+      setPhase(resources.volumes, volume, phase),
     /** The jobs, and the leader that adds them. */
     jobs,
     /** How long calls of earlier runs of the job may be at work in the driver; undefined: no call
