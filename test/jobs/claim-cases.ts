@@ -86,7 +86,7 @@ export function claimTools(bed: Bed) {
         throw new DriverStatus(Code.DeadlineExceeded, 'out of time');
       };
     },
-    /** A run whose call has an unknown end: the driver creates the volume, and its answer is lost. */
+    /** A run whose call has an unknown end: the driver creates the volume, its answer is lost. */
     async loseAnswer(claim: Claim, parts: Change = {}): Promise<void> {
       this.loseAnswers('CreateVolume');
       assert.equal((await bed.provision(claim, parts)).kind, 'running');

@@ -42,7 +42,7 @@ type Hook = (call: DriverCall) => unknown;
  * sandbox's API server, all on loopback in this process. */
 export type Rig = Awaited<ReturnType<typeof openRig>>;
 
-/** The rig without its tools for cases of claims (claim-cases.ts) and volumes (stored-volume.ts). */
+/** The rig without its tools for claims (claim-cases.ts) and volumes (stored-volume.ts). */
 export type Bed = Awaited<ReturnType<typeof openBed>>;
 
 /** Opens a rig for the suite that calls this, and resets it before each test.
