@@ -1,7 +1,17 @@
+import type { Scenario } from '../../harness/differential/scenario.ts';
 import { describeDifferential, type DifferentialSuite } from '../../harness/differential/suite.ts';
 import { FLAGS } from './scenarios/flags.ts';
-import { generated } from './scenarios/generated.ts';
+import { answerParts } from './scenarios/generated/answers.ts';
+import { claimParts } from './scenarios/generated/claims.ts';
+import { Dice, scenarioOf } from './scenarios/generated/part.ts';
 import { onPurpose } from './scenarios/on-purpose.ts';
+
+/** Random scenarios: mostly valid ones, the same for the same seed. */
+const generated = (from: number, many: number): readonly Scenario[] =>
+  Array.from({ length: many }, (_, index) => {
+    const dice = new Dice(from * 1_000_003 + index);
+    return scenarioOf(`gen-${from}-${index}`, [...claimParts(dice), ...answerParts(dice)]);
+  });
 
 /** DIFFERENTIAL_SEED selects other scenarios, DIFFERENTIAL_COUNT their number: that many with the
  * default flags, and a third of them with each other set of flags. */

@@ -14,7 +14,6 @@ export const access: readonly Scenario[] = [
     accessModes: ['ReadWriteOnce', 'ReadWriteMany', 'ReadOnlyMany'],
   }),
   made('acc-block', 'Block (B-16)', { volumeMode: 'Block' }),
-  made('acc-block-rwx', 'Block for many', { volumeMode: 'Block', accessModes: ['ReadWriteMany'] }),
   made('acc-filesystem', 'explicit Filesystem (B-15)', { volumeMode: 'Filesystem' }),
   made(
     'acc-block-fstype',
@@ -23,19 +22,8 @@ export const access: readonly Scenario[] = [
     { parameters: { fstype: 'xfs' }, mountOptions: ['noatime'] },
   ),
   made('acc-mount', 'mount options (B-23)', {}, { mountOptions: ['foo=bar', 'baz=qux', 'ro'] }),
-  made('acc-mount-none', 'no mount options', {}, { mountOptions: [] }),
-  made(
-    'acc-mount-fstype',
-    'mount options for two modes',
-    { accessModes: ['ReadWriteOnce', 'ReadOnlyMany'] },
-    { mountOptions: ['ro'], parameters: { fstype: 'ext4' } },
-  ),
   scenario('acc-selector', 'refuses a selector (B-18)', {
     claim: { spec: { selector: { matchLabels: { a: 'b' } } } },
-    ends: refused,
-  }),
-  scenario('acc-selector-empty', 'refuses an empty selector (B-18)', {
-    claim: { spec: { selector: {} } },
     ends: refused,
   }),
 ];

@@ -21,11 +21,7 @@ export const attributesClasses: readonly Scenario[] = [
     prepare: (scene) => makeAttributesClass(scene, { parameters: { key: '' } }),
     claim: named,
   }),
-  scenario('vac-missing', 'refuses while the VolumeAttributesClass is missing (B-39)', {
-    claim: named,
-    ends: refused,
-  }),
-  scenario('vac-later', 'creates the volume once the VolumeAttributesClass exists', {
+  scenario('vac-later', 'creates the volume once the VolumeAttributesClass exists (B-39)', {
     claim: named,
     ends: all(refused, (scene) => makeAttributesClass(scene), bound),
   }),

@@ -57,8 +57,9 @@ export const clones: readonly Scenario[] = [
     answer: cloneAnswer({ contentSource: undefined }),
     ends: calls('DeleteVolume', 1),
   }),
-  rejected('clone-block-of-files', 'refuses Block from Filesystem (D-22)', { spec: BLOCK }),
-  rejected('clone-files-of-block', 'refuses Filesystem from Block (D-26)', { source: BLOCK }),
+  rejected('clone-files-of-block', 'refuses another volume mode than its source’s (D-22, D-26)', {
+    source: BLOCK,
+  }),
   rejected('clone-foreign', 'refuses a source of another driver (D-20)', {
     makeSource: (scene) =>
       staticSource(scene, {
@@ -95,24 +96,11 @@ export const clones: readonly Scenario[] = [
       await scene.marker();
     },
   }),
-  scenario('clone-pending', 'refuses a source that is Pending (D-10)', {
-    prepare: async (scene) => {
-      await scene.makeClass(`late-${scene.className}`, LATE);
-      await scene.makeClaim('source', { storageClassName: `late-${scene.className}` });
-      await scene.marker();
-    },
-    claim: { spec: { dataSource: FROM_SOURCE } },
-    ends: refused,
-  }),
-  scenario('clone-missing', 'refuses a source that does not exist (D-06)', {
-    claim: { spec: { dataSource: FROM_SOURCE } },
-    ends: refused,
-  }),
-  scenario('clone-later', 'clones once the source exists', {
+  scenario('clone-later', 'refuses a missing source, and clones it once it is there (D-06)', {
     claim: { spec: { dataSource: FROM_SOURCE } },
     ends: all(refused, (scene) => scene.makeClaim('source'), bound),
   }),
-  scenario('clone-bound-later', 'clones once the source is Bound', {
+  scenario('clone-bound-later', 'clones a Pending source once it is Bound (D-10)', {
     class: LATE,
     prepare: (scene) => scene.makeClaim('source'),
     claim: {
@@ -130,15 +118,6 @@ export const clones: readonly Scenario[] = [
   }),
   rejected('clone-driver-refuses', 'keeps the finalizer while the driver refuses', {
     answer: refusesClones,
-  }),
-  rejected('clone-source-deleted', 'keeps a deleted source while its clone is Pending', {
-    answer: refusesClones,
-    ends: async (scene) => {
-      await scene.remove(`${scene.claims}/source`);
-      await scene.until('the clone is refused for it', () =>
-        isRefusedFor(scene, 'data', 'being deleted'),
-      );
-    },
   }),
   rejected('clone-given-up', 'releases a deleted source once its only clone is deleted', {
     answer: refusesClones,

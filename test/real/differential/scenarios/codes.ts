@@ -37,45 +37,33 @@ export const codes: readonly Scenario[] = [
     return [
       scenario(
         `create-${word}`,
-        `reports that CreateVolume ended with ${code}, and creates no volume (E-05)`,
+        `reports ${code} from CreateVolume, and creates no volume (E-05)`,
         {
           answer: fails(code, `no: ${word}`),
           ends: code === 'InvalidArgument' ? refused : all(refused, calls('CreateVolume', 2)),
         },
       ),
-      scenario(
-        `create-${word}-once`,
-        `creates the volume after CreateVolume ended with ${code} once`,
-        {
-          answer: failsOnce(code, `no: ${word}`),
-          ends: code === 'InvalidArgument' ? refused : bound,
-          ...(code === 'InvalidArgument' ? { afterwards: stays } : {}),
+      scenario(`create-${word}-once`, `creates the volume after ${code} from CreateVolume once`, {
+        answer: failsOnce(code, `no: ${word}`),
+        ends: code === 'InvalidArgument' ? refused : bound,
+        ...(code === 'InvalidArgument' ? { afterwards: stays } : {}),
+      }),
+      scenario(`delete-${word}`, `deletes the volume after ${code} once, with an event`, {
+        answer: failsOnce(code, `no: ${word}`, 'DeleteVolume'),
+        afterwards: async (scene) => {
+          await scene.deleteAll();
+          await event('VolumeFailedDelete')(scene);
         },
-      ),
-      scenario(
-        `delete-${word}`,
-        `deletes the volume after DeleteVolume ended with ${code} once, with an event`,
-        {
-          answer: failsOnce(code, `no: ${word}`, 'DeleteVolume'),
-          afterwards: async (scene) => {
-            await scene.deleteAll();
-            await event('VolumeFailedDelete')(scene);
-          },
-        },
-      ),
+      }),
     ];
   }),
   scenario('create-long-message', 'reports any message of the driver unchanged', {
     answer: fails('Internal', 'pool "a" is 100% full:\n\ttry %s, %d or $(date) — später'),
     ends: refused,
   }),
-  scenario('create-no-message', 'reports an error without a message', {
-    answer: fails('Internal', ''),
-    ends: refused,
-  }),
   scenario(
     'delete-always-fails',
-    'keeps the PersistentVolume while the driver can not delete the volume (P-37)',
+    'keeps the PV while the driver can not delete the volume (P-37)',
     {
       answer: fails('Internal', 'busy', 'DeleteVolume'),
       afterwards: async (scene) => {

@@ -22,7 +22,6 @@ interface Grant {
 
 /** Grants that do not allow to restore the snapshot. */
 const REFUSED: Readonly<Record<string, readonly [title: string, given: Grant | null]>> = {
-  'no-grant': ['refuses without a grant (C-26)', null],
   'at-home': [
     'refuses a grant of the wrong namespace (C-28)',
     { namespaceOf: (scene) => scene.namespace },
@@ -53,19 +52,11 @@ export const crossNamespace: readonly Scenario[] = [
     ...fromSnapshot(`cross-snap-${name}`, title, given, refused),
     afterwards: stays,
   })),
-  scenario(
-    'cross-snap-own',
-    'restores by a reference to the own namespace without a grant (C-24)',
-    {
-      prepare: (scene) => makeSnapshot(scene, 'snap'),
-      claim: (scene) => ({ spec: { dataSourceRef: { ...SNAP, namespace: scene.namespace } } }),
-    },
-  ),
-  scenario('cross-snap-plain', 'restores within a namespace with the feature gate on (C-19)', {
+  scenario('cross-snap-own', 'restores from the own namespace without a grant (C-24)', {
     prepare: (scene) => makeSnapshot(scene, 'snap'),
-    claim: { spec: { dataSource: SNAP } },
+    claim: (scene) => ({ spec: { dataSourceRef: { ...SNAP, namespace: scene.namespace } } }),
   }),
-  scenario('cross-snap-later', 'restores once the grant exists', {
+  scenario('cross-snap-later', 'restores once the grant exists (C-26)', {
     ...snapshotElsewhere(null),
     ends: async (scene) => {
       await refused(scene);

@@ -18,21 +18,17 @@ const DELETION_SECRET = 'volume.kubernetes.io/provisioner-deletion-secret-';
 
 /** Provisioned volumes: finalizer, policy, deletion and its secrets. */
 export const deletion: readonly Scenario[] = [
-  scenario(
-    'del-retain',
-    'keeps a volume whose policy is Retain, and removes the finalizer (P-16, P-33)',
-    {
-      class: { reclaimPolicy: 'Retain' },
-      ends: async (scene) => {
-        await bound(scene);
-        await finalizer(scene, false);
-      },
-      afterwards: async (scene) => {
-        await release(scene);
-        await ignored(scene);
-      },
+  scenario('del-retain', 'keeps a volume whose policy is Retain without finalizer (P-16, P-33)', {
+    class: { reclaimPolicy: 'Retain' },
+    ends: async (scene) => {
+      await bound(scene);
+      await finalizer(scene, false);
     },
-  ),
+    afterwards: async (scene) => {
+      await release(scene);
+      await ignored(scene);
+    },
+  }),
   scenario('del-retain-then-delete', 'deletes a retained volume when its policy changes (R-23)', {
     class: { reclaimPolicy: 'Retain' },
     afterwards: async (scene) => {
@@ -63,37 +59,19 @@ export const deletion: readonly Scenario[] = [
       await finalizer(scene, false);
     },
   }),
-  scenario(
-    'del-retain-while-failing',
-    'keeps a Released volume whose policy becomes Retain before the driver could delete it',
-    {
-      answer: fails('Internal', 'busy', 'DeleteVolume'),
-      afterwards: async (scene) => {
-        await scene.remove(`${scene.claims}/data`);
-        await event('VolumeFailedDelete', 'busy')(scene);
-        await policy(scene, 'Retain');
-        await finalizer(scene, false);
-        await ignored(scene);
-      },
+  scenario('del-retain-while-failing', 'keeps a Released volume whose policy becomes Retain', {
+    answer: fails('Internal', 'busy', 'DeleteVolume'),
+    afterwards: async (scene) => {
+      await scene.remove(`${scene.claims}/data`);
+      await event('VolumeFailedDelete', 'busy')(scene);
+      await policy(scene, 'Retain');
+      await finalizer(scene, false);
+      await ignored(scene);
     },
-  ),
-  scenario(
-    'del-volume-first',
-    'deletes nothing while the claim of a deleted PersistentVolume exists (P-79)',
-    {
-      afterwards: async (scene) => {
-        await scene.remove(`${VOLUMES}/${scene.volume()?.metadata.name ?? ''}`);
-        await scene.until(
-          'the volume is being deleted',
-          () => scene.volume()?.metadata.deletionTimestamp !== undefined,
-        );
-        await ignored(scene);
-      },
-    },
-  ),
+  }),
   scenario(
     'del-volume-first-then-claim',
-    'deletes the volume of a deleted PersistentVolume once its claim is gone (P-78)',
+    'deletes a volume after its deleted PV’s claim (P-78, P-79)',
     {
       afterwards: async (scene) => {
         await scene.remove(`${VOLUMES}/${scene.volume()?.metadata.name ?? ''}`);
@@ -101,6 +79,8 @@ export const deletion: readonly Scenario[] = [
           'the volume is being deleted',
           () => scene.volume()?.metadata.deletionTimestamp !== undefined,
         );
+        await ignored(scene);
+        scene.notes['while the claim exists'] = scene.calls('DeleteVolume').length;
         await scene.deleteAll();
       },
     },
@@ -146,12 +126,9 @@ function secretScenarios(): readonly Scenario[] {
   const annotate = (scene: Scene, annotations: Fields) =>
     scene.patch(`${VOLUMES}/${scene.volume()?.metadata.name ?? ''}`, { metadata: { annotations } });
   return [
-    withCreds('del-secret', 'deletes with the annotated secret (F-12)', (scene) =>
-      scene.deleteAll(),
-    ),
     withCreds(
       'del-secret-class-gone',
-      'deletes with the annotated secret when the class is gone (F-13)',
+      'deletes with the annotated secret without class (F-13)',
       async (scene) => {
         await scene.remove(`/apis/storage.k8s.io/v1/storageclasses/${scene.className}`);
         await scene.deleteAll();
@@ -159,27 +136,23 @@ function secretScenarios(): readonly Scenario[] {
     ),
     withCreds(
       'del-secret-other',
-      'deletes with the annotated secret, not with that of the class (F-14)',
+      'deletes with the annotated secret, not the class’s (F-14)',
       async (scene) => {
         await annotate(scene, { [`${DELETION_SECRET}name`]: 'others' });
         await scene.deleteAll();
       },
     ),
-    withCreds(
-      'del-secret-gone',
-      'deletes although the annotated secret is gone (F-15)',
-      async (scene) => {
-        await scene.remove(`/api/v1/namespaces/${scene.namespace}/secrets/creds`);
-        await scene.remove(`${scene.claims}/data`);
-        await scene.until(
-          'it is decided',
-          () => scene.calls('DeleteVolume').length > 0 || scene.hasEvent('VolumeFailedDelete'),
-        );
-      },
-    ),
+    withCreds('del-secret-gone', 'deletes although its secret is gone (F-15)', async (scene) => {
+      await scene.remove(`/api/v1/namespaces/${scene.namespace}/secrets/creds`);
+      await scene.remove(`${scene.claims}/data`);
+      await scene.until(
+        'it is decided',
+        () => scene.calls('DeleteVolume').length > 0 || scene.hasEvent('VolumeFailedDelete'),
+      );
+    }),
     withCreds(
       'del-secret-empty',
-      'deletes without secrets if the annotations are empty (F-10)',
+      'deletes without secrets by empty annotations (F-10)',
       async (scene) => {
         await annotate(scene, {
           [`${DELETION_SECRET}name`]: '',
@@ -190,7 +163,7 @@ function secretScenarios(): readonly Scenario[] {
     ),
     withCreds(
       'del-secret-half-empty',
-      'deletes without secrets if one annotation is empty (R-20)',
+      'deletes without secrets by one empty annotation (R-20)',
       async (scene) => {
         await annotate(scene, { [`${DELETION_SECRET}name`]: '' });
         await scene.deleteAll();
@@ -198,7 +171,7 @@ function secretScenarios(): readonly Scenario[] {
     ),
     withCreds(
       'del-secret-half-noted',
-      'uses the class if one of the annotations is missing (F-16)',
+      'uses the class if an annotation is missing (F-16)',
       async (scene) => {
         await annotate(scene, { [`${DELETION_SECRET}name`]: null });
         await scene.deleteAll();
@@ -213,7 +186,7 @@ function secretScenarios(): readonly Scenario[] {
     }),
     withCreds(
       'del-secret-unnoted-no-class',
-      'deletes without secrets if there are no annotations and the class is gone',
+      'deletes without secrets, annotations and class',
       async (scene) => {
         await annotate(scene, {
           [`${DELETION_SECRET}name`]: null,
@@ -224,28 +197,24 @@ function secretScenarios(): readonly Scenario[] {
         await scene.deleteAll();
       },
     ),
-    scenario(
-      'del-secret-unresolved',
-      'deletes nothing if the secret of the class needs a claim annotation (F-03, R-21)',
-      {
-        class: {
-          parameters: {
-            [`${P}provisioner-secret-name`]: "${pvc.annotations['which']}",
-            [`${P}provisioner-secret-namespace`]: '${pvc.namespace}',
-          },
-        },
-        claim: { annotations: { which: 'creds' } },
-        prepare: (scene) => scene.makeSecret('creds', { user: 'anna' }),
-        afterwards: async (scene) => {
-          await annotate(scene, {
-            [`${DELETION_SECRET}name`]: null,
-            [`${DELETION_SECRET}namespace`]: null,
-          });
-          await scene.remove(`${scene.claims}/data`);
-          await event('VolumeFailedDelete')(scene);
+    scenario('del-secret-unresolved', 'deletes nothing if the secret needs a claim (F-03, R-21)', {
+      class: {
+        parameters: {
+          [`${P}provisioner-secret-name`]: "${pvc.annotations['which']}",
+          [`${P}provisioner-secret-namespace`]: '${pvc.namespace}',
         },
       },
-    ),
+      claim: { annotations: { which: 'creds' } },
+      prepare: (scene) => scene.makeSecret('creds', { user: 'anna' }),
+      afterwards: async (scene) => {
+        await annotate(scene, {
+          [`${DELETION_SECRET}name`]: null,
+          [`${DELETION_SECRET}namespace`]: null,
+        });
+        await scene.remove(`${scene.claims}/data`);
+        await event('VolumeFailedDelete')(scene);
+      },
+    }),
   ];
 }
 

@@ -25,15 +25,11 @@ export const edits: readonly Scenario[] = [
     answer: failsOnce('Internal', 'not yet'),
     ends: all(refused, editClaim, bound),
   }),
-  scenario(
-    'edit-infeasible',
-    'does not retry an infeasible request because of an edit (P-102, R-09)',
-    {
-      answer: fails('InvalidArgument', 'no such pool'),
-      ends: all(refused, editClaim, ignored, ignored),
-      afterwards: stays,
-    },
-  ),
+  scenario('edit-infeasible', 'does not retry an infeasible request after an edit (P-102, R-09)', {
+    answer: fails('InvalidArgument', 'no such pool'),
+    ends: all(refused, editClaim, ignored, ignored),
+    afterwards: stays,
+  }),
   scenario('edit-infeasible-class', 'retries at once if the class was recreated (P-103, R-09)', {
     answer: failsOnce('InvalidArgument', 'no such pool'),
     ends: all(

@@ -22,11 +22,7 @@ export const eligibility: readonly Scenario[] = [
     class: { provisioner: 'other.example.com' },
     ends: ignored,
   }),
-  scenario('who-no-class', 'ignores a claim whose class does not exist (P-49)', {
-    class: null,
-    ends: ignored,
-  }),
-  scenario('who-class-later', 'creates the volume once the class exists', {
+  scenario('who-class-later', 'creates the volume once the class exists (P-49)', {
     class: null,
     ends: all(ignored, (scene) => scene.makeClass(scene.className), bound),
   }),
@@ -44,28 +40,21 @@ export const eligibility: readonly Scenario[] = [
       spec: { storageClassName: undefined },
     }),
   }),
-  scenario(
-    'who-wrong-annotation',
-    'provisions a claim that was annotated for another driver before',
-    {
-      claim: {
-        annotations: {
-          'volume.kubernetes.io/storage-provisioner': 'other.example.com',
-          'volume.beta.kubernetes.io/storage-provisioner': 'other.example.com',
-        },
+  scenario('who-wrong-annotation', 'provisions a claim that another driver’s annotations name', {
+    claim: {
+      annotations: {
+        'volume.kubernetes.io/storage-provisioner': 'other.example.com',
+        'volume.beta.kubernetes.io/storage-provisioner': 'other.example.com',
       },
     },
-  ),
-  scenario(
-    'who-migrated-elsewhere',
-    'provisions a claim of its own whatever it was migrated to (G-03)',
-    { claim: { annotations: { 'pv.kubernetes.io/migrated-to': 'other.example.com' } } },
-  ),
+  }),
+  scenario('who-migrated-elsewhere', 'provisions its claim whatever it was migrated to (G-03)', {
+    claim: { annotations: { 'pv.kubernetes.io/migrated-to': 'other.example.com' } },
+  }),
   scenario('who-labels', 'copies neither labels nor annotations of the claim', {
     claim: { annotations: { mine: 'x' } },
   }),
-  scenario('who-waits', 'waits for the first consumer (P-56)', { class: LATE, ends: ignored }),
-  scenario('who-selected', 'creates the volume once a node is selected (P-58)', {
+  scenario('who-selected', 'creates the volume once a node is selected (P-56, P-58)', {
     class: LATE,
     ends: all(
       ignored,
@@ -73,11 +62,10 @@ export const eligibility: readonly Scenario[] = [
       bound,
     ),
   }),
-  scenario(
-    'who-selected-before',
-    'creates the volume of a claim that has its node from the start',
-    { class: LATE, claim: { annotations: SELECTED } },
-  ),
+  scenario('who-selected-before', 'creates the volume of a claim with a node from the start', {
+    class: LATE,
+    claim: { annotations: SELECTED },
+  }),
   scenario('who-selected-empty', 'treats an empty node as none', {
     class: LATE,
     claim: { annotations: { 'volume.kubernetes.io/selected-node': '' } },
@@ -85,7 +73,7 @@ export const eligibility: readonly Scenario[] = [
   }),
   scenario(
     'who-selected-exhausted',
-    'keeps the selected node when the driver, without topology, is exhausted (E-05)',
+    'keeps the node when a driver without topology is full (E-05)',
     {
       class: LATE,
       claim: { annotations: SELECTED },
@@ -125,103 +113,68 @@ export const eligibility: readonly Scenario[] = [
     },
     afterwards: stays,
   }),
-  scenario(
-    'who-gone-running',
-    'creates and deletes the volume of a claim that vanished during CreateVolume (R-38)',
-    {
-      answer: (call, scene) => {
-        if (call.method === 'CreateVolume' && !scene.happened.has('gone'))
-          throw status('Unavailable', 'come again');
-      },
-      ends: async (scene) => {
-        await calls('CreateVolume', 1)(scene);
-        await scene.remove(`${scene.claims}/data`);
-        await scene.until('the claim is gone', () => scene.claim() === undefined);
-        scene.happened.add('gone');
-        await calls('DeleteVolume', 1)(scene);
-        await scene.until('no volume is left', () => scene.volumes().length === 0);
-      },
+  scenario('who-gone-running', 'deletes the volume of a claim that vanished meanwhile (R-38)', {
+    answer: (call, scene) => {
+      if (call.method === 'CreateVolume' && !scene.happened.has('gone'))
+        throw status('Unavailable', 'come again');
     },
-  ),
-  scenario(
-    'who-gone-refused',
-    'stops retrying for a claim that was deleted after the driver had refused it',
-    {
-      answer: (call, scene) => {
-        if (call.method === 'CreateVolume' && !scene.happened.has('gone'))
-          throw status('Internal', 'no');
-      },
-      ends: async (scene) => {
-        await refused(scene);
-        await scene.remove(`${scene.claims}/data`);
-        await scene.until('the claim is gone', () => scene.claim() === undefined);
-        scene.happened.add('gone');
-        await ignored(scene);
-      },
+    ends: async (scene) => {
+      await calls('CreateVolume', 1)(scene);
+      await scene.remove(`${scene.claims}/data`);
+      await scene.until('the claim is gone', () => scene.claim() === undefined);
+      scene.happened.add('gone');
+      await calls('DeleteVolume', 1)(scene);
+      await scene.until('no volume is left', () => scene.volumes().length === 0);
     },
-  ),
-  scenario(
-    'who-class-gone',
-    'stops retrying for a class that was deleted after the driver had refused',
-    {
-      answer: (call, scene) => {
-        if (call.method === 'CreateVolume' && !scene.happened.has('gone'))
-          throw status('Internal', 'no');
-      },
-      ends: async (scene) => {
-        await refused(scene);
-        await scene.remove(`${CLASSES}/${scene.className}`);
-        await ignored(scene);
-        scene.happened.add('gone');
-        await ignored(scene);
-      },
-      afterwards: stays,
+  }),
+  scenario('who-gone-refused', 'stops retrying for a claim that was deleted after a refusal', {
+    answer: (call, scene) => {
+      if (call.method === 'CreateVolume' && !scene.happened.has('gone'))
+        throw status('Internal', 'no');
     },
-  ),
+    ends: async (scene) => {
+      await refused(scene);
+      await scene.remove(`${scene.claims}/data`);
+      await scene.until('the claim is gone', () => scene.claim() === undefined);
+      scene.happened.add('gone');
+      await ignored(scene);
+    },
+  }),
+  scenario('who-class-gone', 'stops retrying for a class that was deleted after a refusal', {
+    answer: (call, scene) => {
+      if (call.method === 'CreateVolume' && !scene.happened.has('gone'))
+        throw status('Internal', 'no');
+    },
+    ends: async (scene) => {
+      await refused(scene);
+      await scene.remove(`${CLASSES}/${scene.className}`);
+      await ignored(scene);
+      scene.happened.add('gone');
+      await ignored(scene);
+    },
+    afterwards: stays,
+  }),
   scenario('who-populator', 'leaves other kinds of sources to a populator, with an event (B-27)', {
     claim: {
       spec: { dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'x' } },
     },
     ends: event('Provisioning', 'Assuming an external populator'),
   }),
-  scenario(
-    'who-populator-core',
-    'leaves a source of the core group that is no claim to a populator',
-    {
-      claim: {
-        spec: {
-          dataSourceRef: { apiGroup: 'my.example.io', kind: 'persistentvolumeclaim', name: 'x' },
-        },
-      },
-      ends: event('Provisioning', 'Assuming an external populator'),
+  scenario('who-volume-there', 'requests no volume if a PV of that name exists (P-02, R-01)', {
+    class: LATE,
+    ends: async (scene) => {
+      await ignored(scene);
+      const elsewhere = { driver: 'other.example.com', volumeHandle: 'x' };
+      const spec = {
+        csi: elsewhere,
+        storageClassName: `other-${scene.className}`,
+        persistentVolumeReclaimPolicy: 'Retain',
+      };
+      await scene.makeVolume(`pvc-${scene.uidOf() ?? ''}`, { spec });
+      await ignored(scene);
+      await scene.patch(`${scene.claims}/data`, { metadata: { annotations: SELECTED } });
+      await ignored(scene);
     },
-  ),
-  scenario(
-    'who-volume-there',
-    'requests no volume if a PersistentVolume of that name exists (P-02, R-01)',
-    {
-      class: LATE,
-      ends: async (scene) => {
-        await ignored(scene);
-        const elsewhere = { driver: 'other.example.com', volumeHandle: 'x' };
-        const spec = {
-          csi: elsewhere,
-          storageClassName: `other-${scene.className}`,
-          persistentVolumeReclaimPolicy: 'Retain',
-        };
-        await scene.makeVolume(`pvc-${scene.uidOf() ?? ''}`, { spec });
-        await ignored(scene);
-        await scene.patch(`${scene.claims}/data`, { metadata: { annotations: SELECTED } });
-        await ignored(scene);
-      },
-      afterwards: stays,
-    },
-  ),
-  scenario('who-many', 'gives two claims of one class a volume each', {
-    ends: all(
-      (scene) => scene.makeClaim('second'),
-      bound,
-      (scene) => scene.untilBound('second'),
-    ),
+    afterwards: stays,
   }),
 ];

@@ -7,7 +7,6 @@ import {
   bound,
   ignored,
   refused,
-  released,
   scenario,
   type Scenario,
 } from '../../../harness/differential/scenario.ts';
@@ -41,12 +40,6 @@ export const flags: readonly Scenario[] = [
     {},
     { parameters: { [`${P}fstype`]: 'ext4', own: 'x' } },
   ),
-  made(
-    'flag-fstype-empty',
-    'uses the default for an empty fstype',
-    {},
-    { parameters: { fstype: '' } },
-  ),
   made('flag-block', 'has no fstype for Block', { volumeMode: 'Block' }),
   made('flag-rox', 'creates a readOnly volume for ReadOnlyMany (B-07)', {
     accessModes: ['ReadOnlyMany'],
@@ -63,9 +56,6 @@ export const flags: readonly Scenario[] = [
     accessModes: ['ReadWriteOncePod'],
   }),
   made('flag-rwx', 'asks for MULTI_NODE_MULTI_WRITER (Q-08)', { accessModes: ['ReadWriteMany'] }),
-  made('flag-three', 'asks for three modes', {
-    accessModes: ['ReadWriteOnce', 'ReadWriteMany', 'ReadOnlyMany'],
-  }),
   scenario('flag-secret-template', 'expands the name of the volume in templates', {
     class: {
       parameters: {
@@ -74,11 +64,10 @@ export const flags: readonly Scenario[] = [
       },
     },
   }),
-  scenario(
-    'flag-metadata-given',
-    'refuses metadata keys of a user even with --extra-create-metadata',
-    { class: { parameters: { [`${P}pvc/name`]: 'x' } }, ends: refused },
-  ),
+  scenario('flag-metadata-given', 'refuses metadata keys of a user with --extra-create-metadata', {
+    class: { parameters: { [`${P}pvc/name`]: 'x' } },
+    ends: refused,
+  }),
   scenario('flag-mode-conversion', 'changes the mode of a snapshot without an annotation', {
     prepare: (scene) =>
       makeSnapshot(scene, 'snap', { content: { sourceVolumeMode: 'Filesystem' } }),
@@ -118,14 +107,6 @@ export const flags: readonly Scenario[] = [
         () => scene.snapshots().length > 0 && !isProtected(scene),
       ),
   }),
-  scenario('flag-retain', 'keeps a volume of any name whose policy is Retain', {
-    class: { reclaimPolicy: 'Retain' },
-    afterwards: async (scene) => {
-      await scene.remove(`${scene.claims}/data`);
-      await released(scene);
-      await ignored(scene);
-    },
-  }),
 ];
 
 /** Other flags, and the same flags in other notations. */
@@ -143,20 +124,11 @@ export const MORE_FLAGS = [
 /** What MORE_FLAGS change. */
 export const moreFlags: readonly Scenario[] = [
   made('more-plain', 'names volumes by another prefix (R-02)'),
-  made('more-rox', 'creates a readOnly volume for ReadOnlyMany', { accessModes: ['ReadOnlyMany'] }),
   scenario('more-timeout', 'ends a call after --timeout, and repeats the same request', {
     answer: async (call) => {
       if (call.method === 'CreateVolume' && call.count === 1) await delay(4_000);
     },
   }),
-  scenario(
-    'more-own-namespace',
-    'accepts a reference to the own namespace with all alpha gates on',
-    {
-      prepare: (scene) => makeSnapshot(scene, 'snap'),
-      claim: (scene) => ({ spec: { dataSourceRef: { ...FROM_SNAP, namespace: scene.namespace } } }),
-    },
-  ),
   scenario('more-many', 'creates more volumes than there are workers', {
     ends: async (scene) => {
       const names = Array.from({ length: 10 }, (_, index) => `more-${index}`);

@@ -117,30 +117,24 @@ function plugin(given: Plugin): Migrated {
       prepare: (scene) => scene.makeSecret('creds', { user: 'anna' }),
       answer,
     }),
-    scenario(
-      'mig-snapshot',
-      'restores into an in-tree class only if its translation names the driver (R-41)',
-      {
-        class: inTree,
-        prepare: (scene) => makeSnapshot(scene, 'snap'),
-        claim: {
-          spec: {
-            dataSource: {
-              apiGroup: 'snapshot.storage.k8s.io',
-              kind: 'VolumeSnapshot',
-              name: 'snap',
-            },
+    scenario('mig-snapshot', 'restores into an in-tree class that its translation names (R-41)', {
+      class: inTree,
+      prepare: (scene) => makeSnapshot(scene, 'snap'),
+      claim: {
+        spec: {
+          dataSource: {
+            apiGroup: 'snapshot.storage.k8s.io',
+            kind: 'VolumeSnapshot',
+            name: 'snap',
           },
         },
-        answer,
-        ends: (scene) =>
-          scene.until('it is decided', () =>
-            ['ProvisioningFailed', 'ProvisioningSucceeded'].some((reason) =>
-              scene.hasEvent(reason),
-            ),
-          ),
       },
-    ),
+      answer,
+      ends: (scene) =>
+        scene.until('it is decided', () =>
+          ['ProvisioningFailed', 'ProvisioningSucceeded'].some((reason) => scene.hasEvent(reason)),
+        ),
+    }),
     scenario('mig-static', 'deletes a volume that the plug-in created (G-10)', {
       class: inTree,
       claim: null,
@@ -150,23 +144,17 @@ function plugin(given: Plugin): Migrated {
         await calls('DeleteVolume', 1)(scene);
       },
     }),
-    scenario(
-      'mig-topologies',
-      'accepts an in-tree class with topologies for a driver without topology',
-      {
-        class: {
-          ...inTree,
-          allowedTopologies: [
-            {
-              matchLabelExpressions: [
-                { key: 'topology.kubernetes.io/zone', values: ['us-east-1a'] },
-              ],
-            },
-          ],
-        },
-        answer,
+    scenario('mig-topologies', 'accepts topologies of a class for a driver without topology', {
+      class: {
+        ...inTree,
+        allowedTopologies: [
+          {
+            matchLabelExpressions: [{ key: 'topology.kubernetes.io/zone', values: ['us-east-1a'] }],
+          },
+        ],
       },
-    ),
+      answer,
+    }),
   ];
   if (given.hasZones === true) {
     scenarios.push(

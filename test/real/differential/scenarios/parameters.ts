@@ -29,7 +29,6 @@ export const parameters: readonly Scenario[] = [
   }),
   refusal('par-fstype-twice', 'refuses fstype in two cases', { fstype: 'ext3', FSType: 'ext4' }),
   refusal('par-unknown', 'refuses an unknown reserved key (A-10)', { [`${P}nonsense`]: 'x' }),
-  refusal('par-metadata', 'refuses metadata keys of a user', { [`${P}pvc/name`]: 'x' }),
   accepted('par-case', 'reserves the prefix in lower case only', {
     'CSI.storage.k8s.io/nonsense': 'x',
   }),

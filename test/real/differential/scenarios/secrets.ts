@@ -54,18 +54,11 @@ export const secrets: readonly Scenario[] = [
       [`${P}provisioner-secret-namespace`]: namespace,
     }),
   }),
-  secret('sec-twice', 'refuses a secret named by both spellings (A-24)', {
+  secret('sec-twice', 'refuses a secret named by both spellings (A-24, A-25)', {
     parameters: ({ namespace }) => ({
       ...pair('provisioner-', 'creds', namespace),
       csiProvisionerSecretName: 'creds',
       csiProvisionerSecretNamespace: namespace,
-    }),
-    ends: refused,
-  }),
-  secret('sec-twice-stage', 'refuses another purpose by both spellings (A-25)', {
-    parameters: ({ namespace }) => ({
-      ...pair('node-stage-', 'creds', namespace),
-      csiNodeStageSecretName: 'creds',
     }),
     ends: refused,
   }),
@@ -74,16 +67,12 @@ export const secrets: readonly Scenario[] = [
       parameters: () => ({ [`${P}provisioner-secret-${half}`]: 'creds' }),
       ends: refused,
     }),
-    secret(
-      `sec-only-old-${half}`,
-      `refuses a deprecated publish secret with its ${half} only (A-19, A-21)`,
-      {
-        parameters: () => ({
-          [`csiNodePublishSecret${half === 'name' ? 'Name' : 'Namespace'}`]: 'creds',
-        }),
-        ends: refused,
-      },
-    ),
+    secret(`sec-only-old-${half}`, `refuses an old secret with its ${half} only (A-19, A-21)`, {
+      parameters: () => ({
+        [`csiNodePublishSecret${half === 'name' ? 'Name' : 'Namespace'}`]: 'creds',
+      }),
+      ends: refused,
+    }),
     secret(`sec-only-default-${half}`, `refuses a default secret with its ${half} only`, {
       parameters: () => ({ [`${P}secret-${half}`]: 'creds' }),
       ends: refused,
@@ -91,10 +80,6 @@ export const secrets: readonly Scenario[] = [
   ]),
   secret('sec-empty', 'refuses empty names (A-18, B-17)', {
     parameters: () => pair('provisioner-', '', ''),
-    ends: refused,
-  }),
-  secret('sec-empty-namespace', 'refuses an empty namespace', {
-    parameters: () => pair('node-expand-', 'creds', ''),
     ends: refused,
   }),
   secret('sec-own-over-default', 'prefers the own secret of a purpose to the default', {
@@ -136,16 +121,8 @@ export const secrets: readonly Scenario[] = [
     parameters: () => pair('controller-publish-', 'creds', '${bar}'),
     ends: refused,
   }),
-  secret('sec-token-claim-namespace', 'refuses the name of the claim in a namespace', {
-    parameters: () => pair('controller-publish-', 'creds', 'x-${pvc.name}'),
-    ends: refused,
-  }),
   secret('sec-dollars', 'expands $name, $$ and unclosed tokens as Go does (R-19)', {
     parameters: () => pair('node-stage-', 'a$$b', '${pvc.namespace}'),
-    ends: refused,
-  }),
-  secret('sec-dollar-word', 'reads $ and a name as a token (R-19)', {
-    parameters: () => pair('node-stage-', 'a-$pvc.name', '${pvc.namespace}'),
     ends: refused,
   }),
   secret('sec-unterminated', 'drops an unclosed token (R-19)', {
@@ -165,11 +142,7 @@ export const secrets: readonly Scenario[] = [
     annotations: { akey: 'Case' },
     ends: refused,
   }),
-  secret('sec-missing', 'refuses while the provisioner secret is missing (B-20)', {
-    parameters: ({ namespace }) => pair('provisioner-', 'missing', namespace),
-    ends: refused,
-  }),
-  secret('sec-later', 'creates the volume once the secret exists', {
+  secret('sec-later', 'creates the volume once the secret exists (B-20)', {
     parameters: ({ namespace }) => pair('provisioner-', 'later', namespace),
     ends: all(refused, (scene) => scene.makeSecret('later', { user: 'anna' }), bound),
   }),

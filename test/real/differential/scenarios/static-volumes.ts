@@ -73,14 +73,10 @@ export function staticVolumes(): readonly Scenario[] {
       specOf: foreign,
       afterwards: keeps,
     }),
-    fixed(
-      'static-by-other',
-      'ignores a volume of another provisioner, whatever its driver (P-71)',
-      {
-        metadata: { annotations: { 'pv.kubernetes.io/provisioned-by': 'other.example.com' } },
-        afterwards: keeps,
-      },
-    ),
+    fixed('static-by-other', 'ignores a volume of another provisioner (P-71)', {
+      metadata: { annotations: { 'pv.kubernetes.io/provisioned-by': 'other.example.com' } },
+      afterwards: keeps,
+    }),
     fixed('static-secret', 'deletes a static volume with the secret of its class (F-16)', {
       class: (scene) => ({
         parameters: {
@@ -127,21 +123,17 @@ export function staticVolumes(): readonly Scenario[] {
       ends: calls('DeleteVolume', 1),
       afterwards: (scene) => scene.until('the volume is gone', () => scene.volumes().length === 0),
     }),
-    fixed(
-      'static-unprotected',
-      'deletes no volume that is being deleted without our finalizer (P-34)',
-      {
-        spec: { persistentVolumeReclaimPolicy: 'Retain' },
-        afterwards: async (scene) => {
-          const path = `${VOLUMES}/static-${scene.className}`;
-          await scene.patch(path, { metadata: { finalizers: ['example.com/other'] } });
-          await release(scene);
-          await scene.remove(path);
-          await scene.patch(path, { spec: { persistentVolumeReclaimPolicy: 'Delete' } });
-          await ignored(scene);
-        },
+    fixed('static-unprotected', 'deletes no volume that lacks our finalizer (P-34)', {
+      spec: { persistentVolumeReclaimPolicy: 'Retain' },
+      afterwards: async (scene) => {
+        const path = `${VOLUMES}/static-${scene.className}`;
+        await scene.patch(path, { metadata: { finalizers: ['example.com/other'] } });
+        await release(scene);
+        await scene.remove(path);
+        await scene.patch(path, { spec: { persistentVolumeReclaimPolicy: 'Delete' } });
+        await ignored(scene);
       },
-    ),
+    }),
     fixed('static-attributes', 'changes nothing else of a static volume', {
       metadata: {
         annotations: { mine: 'x' },

@@ -31,16 +31,9 @@ const ROOM = room({ a: GIB, b: 2n * GIB });
 
 /** Objects of classes and segments. To be played with a short poll interval. */
 export const objects: readonly Scenario[] = [
-  shown('one', 'publishes the room of a class in a segment (M-04, N-02, R-29)', {
-    ends: published(1, GIB),
-  }),
   shown('shared', 'publishes one object for nodes with equal labels (M-17, N-07, N-09)', {
     prepare: nodes({ n1: zone('a', 'x'), n2: zone('a', 'x'), n3: zone('a', 'y') }),
     ends: published(2, GIB),
-  }),
-  shown('two', 'publishes one object for each segment (N-06)', {
-    prepare: nodes({ n1: zone('a'), n2: zone('b') }),
-    ends: published(2),
   }),
   shown('keys', 'takes each node’s own keys, in any order (N-10, N-12)', {
     prepare: nodes({
@@ -81,10 +74,6 @@ export const objects: readonly Scenario[] = [
     answer: room({ a: 2n ** 63n - 1n }),
     ends: published(1, 2n ** 63n - 1n),
   }),
-  shown('odd', 'publishes numbers of any size', {
-    answer: room({ a: 1_000_000_001n }),
-    ends: published(1, 1_000_000_001n),
-  }),
   shown('negative', 'publishes no negative room', {
     answer: room({ a: -1n }),
     ends: all(calls('GetCapacity', 1), oneInterval),
@@ -115,7 +104,7 @@ export const objects: readonly Scenario[] = [
     },
     ends: published(1, GIB),
   }),
-  shown('polled', 'publishes what changes (M-24)', {
+  shown('polled', 'publishes room, and its changes (M-04, M-24, N-02, R-29)', {
     answer: (call, scene) =>
       call.method === 'GetCapacity'
         ? { availableCapacity: scene.happened.has('more') ? 7n * GIB : GIB }
@@ -205,7 +194,7 @@ function clusterChanges(): readonly Scenario[] {
         await published(1, 3n * GIB)(scene);
       },
     }),
-    shown('node-gone', 'deletes the objects of a segment without nodes (M-27, N-14, N-15)', {
+    shown('node-gone', 'deletes the objects of a segment without nodes (M-27, N-06, N-14, N-15)', {
       prepare: nodes({ n1: zone('a'), n2: zone('b') }),
       ends: all(published(2), (scene) => removeNode(scene, 'n1'), published(1, 2n * GIB)),
     }),

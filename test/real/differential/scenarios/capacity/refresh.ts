@@ -20,7 +20,6 @@ import {
   bound,
   calls,
   event,
-  refused,
   type Scenario,
 } from '../../../../harness/differential/scenario.ts';
 import {
@@ -60,21 +59,6 @@ export const refresh: readonly Scenario[] = [
     answer: madeIn('z'),
     ends: all(published(2, 10n * GIB), claimOn('n1'), bound, shrunk(0)),
   }),
-  shown('after-failure', 'asks again for all segments after a failure (M-35)', {
-    prepare: TWO,
-    answer: (call, scene) => {
-      if (call.method !== 'CreateVolume') return shrinking()(call, scene);
-      scene.happened.add('created');
-      throw status('ResourceExhausted', 'no room here');
-    },
-    ends: all(published(2, 10n * GIB), claimOn('n1'), refused, shrunk(2), (scene) =>
-      scene.until('no node is chosen', () => chosen(scene) === undefined),
-    ),
-    afterwards: async (scene) => {
-      scene.notes['chosen'] = chosen(scene) ?? 'none';
-      await scene.remove(`${scene.claims}/data`);
-    },
-  }),
   shown('after-other-failure', 'asks again for all segments after any failed call', {
     prepare: TWO,
     answer: (call, scene) => {
@@ -85,7 +69,7 @@ export const refresh: readonly Scenario[] = [
     ends: all(published(2, 10n * GIB), claimOn('n1'), calls('CreateVolume', 2), shrunk(2)),
     afterwards: (scene) => scene.remove(`${scene.claims}/data`),
   }),
-  shown('rescheduled', 'publishes less room before another node is chosen', {
+  shown('rescheduled', 'publishes less room before another node is chosen (M-35)', {
     prepare: TWO,
     answer: (call, scene) => {
       if (call.method === 'CreateVolume' && call.count === 1) {

@@ -183,7 +183,7 @@ export async function makeSecrets(scene: Scene): Promise<void> {
   if (scene.happened.has('secrets')) return;
   scene.happened.add('secrets');
   const names = `creds data others ${scene.namespace}-x x b ab a.b edsx.yeds credspvc.name`;
-  for (const name of [...names.split(' '), `data-static-${scene.className}`, 'x'.repeat(253)])
+  for (const name of [...names.split(' '), 'x'.repeat(253)])
     await scene.makeSecret(name, { user: 'anna', of: name, '.hidden-_': '', label: ' é\n"😀 ' });
 }
 

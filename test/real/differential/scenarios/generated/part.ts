@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Fields } from '../../../../conformance/connection.ts';
-import { isOneOf, type Scene } from '../../../../harness/differential/scene.ts';
+import type { Scene } from '../../../../harness/differential/scene.ts';
 import { seeded } from '../../../../harness/seeded.ts';
 import type { Scenario } from '../../../../harness/differential/scenario.ts';
 import type { CallAnswer } from '../../../../harness/differential/scripted-driver.ts';
@@ -101,11 +101,6 @@ export function scenarioOf(name: string, parts: readonly Part[]): Scenario {
 
 function answerOf(parts: readonly Part[]): CallAnswer {
   return async (call, scene) => {
-    // The volume of a clone's source is created as usual.
-    const source = scene.uidOf('source');
-    const about = call.method === 'CreateVolume' ? call.create.name : call.delete.volumeId;
-    if (source !== undefined && isOneOf(about, new Set([source]), scene.stage.uuidLength))
-      return undefined;
     for (const { answer } of parts) {
       const answered = await answer?.(call, scene);
       if (answered !== undefined) return answered;
@@ -131,9 +126,7 @@ async function waitUntilDecided(scene: Scene): Promise<void> {
   await soon(
     scene,
     () =>
-      (isBound(scene) &&
-        (scene.hasEvent('ProvisioningSucceeded') ||
-          scene.volume()?.metadata.name.startsWith('static-') === true)) ||
+      (isBound(scene) && scene.hasEvent('ProvisioningSucceeded')) ||
       scene.hasEvent('ProvisioningFailed'),
   );
   await delay(500);

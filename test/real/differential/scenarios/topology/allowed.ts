@@ -61,13 +61,6 @@ export function allowedOnly(prefix: string): readonly Scenario[] {
         ]),
       ),
     }),
-    scenario('waits', 'does nothing for a claim that waits for its pod', {
-      class: (scene) => ({
-        ...allowed({ zone: ['zone1'] })(scene),
-        volumeBindingMode: 'WaitForFirstConsumer',
-      }),
-      ends: (scene) => scene.marker(),
-    }),
     scenario('exhausted', 'repeats the call if no part has room (E-21)', {
       class: allowed({ zone: ['zone1'] }),
       answer: fails('ResourceExhausted', 'no room'),

@@ -34,7 +34,6 @@ export const answers: readonly Scenario[] = [
   ]),
   answered('elsewhere', 'trusts a part that was not asked for', [{ zone: 'zone9' }]),
   answered('none', 'writes no affinity if the driver names no part (H-01, H-02)', []),
-  answered('some-empty', 'leaves out parts without segments', [{}, { zone: 'zone1' }]),
   {
     ...answered('all-empty', 'has no valid affinity for parts without segments', [{}]),
     ends: all(calls('CreateVolume', 1), ignored),

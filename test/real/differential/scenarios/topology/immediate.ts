@@ -42,24 +42,11 @@ export const immediate: readonly Scenario[] = [
       claims(scene, ['a-set-1', 'b-set-1', 'set-2', 'a-set-3', 'a-set-4', 'testpvc', 'plain']),
     ),
   ),
-  alone('no-nodes', 'waits for nodes (H-28)', withKeysOnly, all(refused, ignored)),
   alone('nothing', 'waits for CSINodes (H-30)', () => Promise.resolve(), all(refused, ignored)),
-  alone(
-    'no-labels',
-    'waits for labels (H-29)',
-    nodes({ n1: { labels: {}, keys: ['zone'] }, n2: { labels: {}, keys: ['zone'] } }),
-    all(refused, ignored),
-  ),
   alone(
     'no-csinodes',
     'waits although nodes have labels (H-30)',
     nodes({ n1: { labels: { zone: 'z1' }, keys: 'no CSINode' } }),
-    all(refused, ignored),
-  ),
-  alone(
-    'no-keys',
-    'waits for keys (H-31)',
-    nodes({ n1: { labels: { zone: 'z1' }, keys: [] }, n2: { labels: { zone: 'z1' }, keys: null } }),
     all(refused, ignored),
   ),
   alone(
@@ -84,7 +71,7 @@ export const immediate: readonly Scenario[] = [
   ),
   alone(
     'later',
-    'creates the volume once a node fits',
+    'creates the volume once a node fits (H-28)',
     withKeysOnly,
     all(
       refused,
@@ -94,13 +81,13 @@ export const immediate: readonly Scenario[] = [
   ),
   alone(
     'keys-later',
-    'creates the volume once the driver is registered',
+    'creates the volume once the driver is registered (H-31)',
     nodes({ n1: { labels: { zone: 'z1' }, keys: null } }),
     all(refused, (scene) => register(scene, 'n1', ['zone']), bound),
   ),
   alone(
     'label-later',
-    'creates the volume once a node has the label',
+    'creates the volume once a node has the label (H-29)',
     nodes({ n1: { labels: {}, keys: ['zone'] } }),
     all(refused, (scene) => label(scene, 'n1', { zone: 'z1' }), bound),
   ),
@@ -142,12 +129,6 @@ export const immediate: readonly Scenario[] = [
 /** Without topologies for claims that do not wait. */
 export const immediateOff: readonly Scenario[] = [
   alone('off', 'asks for no part', PARTS, bound),
-  alone(
-    'off-no-nodes',
-    'asks for no part where there are no nodes',
-    () => Promise.resolve(),
-    bound,
-  ),
   {
     ...alone('off-chosen', 'asks for the parts of a chosen node', PARTS, bound),
     claim: on('n3'),

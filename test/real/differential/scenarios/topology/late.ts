@@ -66,33 +66,17 @@ export function late(prefix: string): readonly Scenario[] {
       prepare: nodes({ n1: { labels: { zone: 'zone1' }, keys: 'no CSINode' } }),
       ends: all(refused, noNode),
     }),
-    scenario('no-driver', 'waits while the driver is not registered on the node (H-36)', {
+    scenario('keys-later', 'creates the volume once the driver is registered (H-36)', {
       prepare: nodes({ n1: { labels: { zone: 'zone1' }, keys: null }, n2: zone('zone2') }),
-      ends: all(refused, ignored),
-    }),
-    scenario('no-keys', 'waits while the driver registered no keys (H-36)', {
-      prepare: nodes({ n1: { labels: { zone: 'zone1' }, keys: [] }, n2: zone('zone2') }),
-      ends: all(refused, ignored),
-    }),
-    scenario('keys-later', 'creates the volume once the driver is registered', {
-      prepare: nodes({ n1: { labels: { zone: 'zone1' }, keys: null } }),
       ends: all(refused, (scene) => register(scene, 'n1', ['zone']), bound),
     }),
-    scenario('no-label', 'waits while the node lacks a label (H-34, H-39)', {
-      prepare: nodes({ n1: { labels: { rack: 'a' }, keys: ['zone', 'rack'] }, n2: zone('z', 'b') }),
-      ends: all(refused, ignored),
-    }),
-    scenario('label-later', 'creates the volume once the node has all labels (H-54, H-55)', {
+    scenario('label-later', 'waits for all labels of the node (H-34, H-39, H-54, H-55)', {
       prepare: nodes({
         n1: { labels: { zone: 'z', rack: 'a', row: '1' }, keys: ['zone', 'rack', 'row', 'slot'] },
       }),
       ends: all(refused, (scene) => label(scene, 'n1', { slot: '7' }), bound),
     }),
-    scenario('no-node', 'waits for a Node whose CSINode exists (R-08)', {
-      prepare: nodes({ n1: { labels: null, keys: ['zone'] }, n2: zone('zone2') }),
-      ends: all(refused, ignored),
-    }),
-    scenario('node-later', 'creates the volume once the Node exists', {
+    scenario('node-later', 'creates the volume once the Node exists (R-08)', {
       prepare: nodes({ n1: { labels: null, keys: ['zone'] } }),
       ends: all(
         refused,
@@ -143,15 +127,11 @@ const withAllowed: readonly Scenario[] = [
     prepare: nodes({ n1: zone('zone10') }),
     ends: all(refused, ignored),
   }),
-  scenario(
-    'allowed-no-csinode',
-    'gives up a node without a CSINode although topologies are given (H-38)',
-    {
-      class: lateIn(GRID),
-      prepare: nodes({ n1: { labels: { zone: 'zone1', rack: 'rackA' }, keys: 'no CSINode' } }),
-      ends: all(refused, noNode),
-    },
-  ),
+  scenario('allowed-no-csinode', 'gives up a node without CSINode of allowed parts (H-38)', {
+    class: lateIn(GRID),
+    prepare: nodes({ n1: { labels: { zone: 'zone1', rack: 'rackA' }, keys: 'no CSINode' } }),
+    ends: all(refused, noNode),
+  }),
   scenario('allowed-other-keys', 'refuses allowed keys that the driver does not have', {
     class: lateIn({ disk: ['ssd'] }),
     prepare: TWO_ZONES,
@@ -220,16 +200,6 @@ const exhausted: readonly Scenario[] = [
     prepare: nodes({ n1: zone('zone1'), n2: zone('zone2') }),
     answer: failsOnce('ResourceExhausted', 'no room here'),
     ends: all(refused, noNode, (scene) => choose(scene, 'n2'), bound),
-  }),
-  scenario('exhausted-waits', 'does nothing until another node is chosen', {
-    prepare: nodes({ n1: zone('zone1') }),
-    answer: fails('ResourceExhausted', 'no room here'),
-    ends: all(refused, noNode, ignored),
-  }),
-  scenario('exhausted-here', 'tries the same node again if it is chosen again', {
-    prepare: nodes({ n1: zone('zone1') }),
-    answer: failsOnce('ResourceExhausted', 'no room here'),
-    ends: all(refused, noNode, (scene) => choose(scene, 'n1'), bound),
   }),
   scenario('exhausted-allowed', 'gives up the node of a claim with allowed parts', {
     class: lateIn({ zone: ['zone1', 'zone2'] }),
