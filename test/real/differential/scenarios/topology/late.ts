@@ -70,7 +70,7 @@ export function late(prefix: string): readonly Scenario[] {
       prepare: nodes({ n1: { labels: { zone: 'zone1' }, keys: null }, n2: zone('zone2') }),
       ends: all(refused, (scene) => register(scene, 'n1', ['zone']), bound),
     }),
-    scenario('label-later', 'waits for all labels of the node (H-34, H-39, H-54, H-55)', {
+    scenario('label-later', 'creates the volume once the node has all labels (H-54, H-55)', {
       prepare: nodes({
         n1: { labels: { zone: 'z', rack: 'a', row: '1' }, keys: ['zone', 'rack', 'row', 'slot'] },
       }),
