@@ -19,6 +19,8 @@ describe('Consumer', () => {
   let serial = 0;
   const key = volumeKey('data');
   const done: Outcome = { kind: 'done' };
+  const LONG_RETRY: Outcome = { kind: 'retry', reason: 'full', minDelayMs: 60_000 };
+  const failures = () => bench.runs.map((run) => run.failures);
   const place = (): StatusPlace => ({ prefix: 'csi', driver, key });
   const keyOf = (part: string): string => queueRoot('csi', queueName('volume', driver)) + part;
 
@@ -66,47 +68,15 @@ describe('Consumer', () => {
   });
 
   it('waits longer after each failure and counts them', async () => {
-    bench.consumer(
-      ({ uid }) =>
-        bench.runsOf({ ...key, uid }).length < 4 ? { kind: 'retry', reason: 'full' } : done,
-      {
-        random: () => 0.999,
-      },
-    );
+    const full: Outcome = { kind: 'retry', reason: 'full' };
+    bench.consumer(() => (bench.runs.length < 4 ? full : done), { random: () => 0.999 });
     bench.producer().ensureQueued(key);
     await until(() => bench.runs.length >= 4, 'four runs');
-    assert.deepEqual(
-      bench.runs.map(({ failures }) => failures),
-      [0, 1, 2, 3],
-    );
-    const waits = bench.runs
-      .slice(1)
-      .map(({ atMs }, index) => atMs - (bench.runs[index]?.endMs ?? 0));
-    for (const [index, least] of [9, 19, 39].entries())
-      assert.ok((waits[index] ?? 0) >= least, `wait ${index} is ${waits[index]} ms`);
-  });
-
-  it('tells a run the reason of the last one that did not end with done', async () => {
-    const reasons: (string | undefined)[] = [];
-    bench.consumer(async (_, run) => {
-      reasons.push((await run.lastStatus())?.reason);
-      return reasons.length % 3 === 0
-        ? done
-        : { kind: 'retry', reason: `failure ${reasons.length}` };
-    });
-    const producer = bench.producer();
-    producer.ensureQueued(key);
-    await untilDone(1);
-    producer.ensureQueued(key);
-    await untilDone(2);
-    assert.deepEqual(reasons, [
-      undefined,
-      'failure 1',
-      'failure 2',
-      undefined,
-      'failure 4',
-      'failure 5',
-    ]);
+    assert.deepEqual(failures(), [0, 1, 2, 3]);
+    for (const [index, least] of [9, 19, 39].entries()) {
+      const waitMs = (bench.runs[index + 1]?.atMs ?? 0) - (bench.runs[index]?.endMs ?? 0);
+      assert.ok(waitMs >= least, `wait ${index} is ${waitMs} ms`);
+    }
   });
 
   it('logs a failure once, until its reason is another one, whatever numbers are in it', async () => {
@@ -173,40 +143,20 @@ describe('Consumer', () => {
     }
   });
 
-  it('ends a delay on enqueueNow, not on ensureQueued, and keeps the failures', async () => {
-    const producer = bench.producer();
-    bench.consumer(() =>
-      bench.runs.length === 1 ? { kind: 'retry', reason: 'full', minDelayMs: 60_000 } : done,
-    );
-    producer.ensureQueued(key);
-    await untilDelayed(1);
-    producer.ensureQueued(key);
-    await producer.waitUntilFlushed();
-    await sleep(100);
-    assert.equal(bench.runs.length, 1);
-    producer.enqueueNow(key);
-    await until(() => bench.runs.length >= 2, 'the run after enqueueNow');
-    assert.equal(bench.runs[1]?.failures, 1);
-  });
-
-  it('promotes a delayed key without resetting failures, and not one that is running', async () => {
-    const producer = bench.producer();
-    bench.consumer(async () => {
-      if (bench.runs.length === 1) return { kind: 'retry', reason: 'full', minDelayMs: 60_000 };
-      producer.promote(key);
+  for (const way of ['enqueueNow', 'promote'] as const)
+    it(`ends a delay on ${way}, not on ensureQueued, and keeps the failures`, async () => {
+      const producer = bench.producer();
+      bench.consumer(() => (bench.runs.length === 1 ? LONG_RETRY : done));
+      producer.ensureQueued(key);
+      await untilDelayed(1);
+      producer.ensureQueued(key);
       await producer.waitUntilFlushed();
-      return done;
+      await untilDelayed(1);
+      assert.equal(bench.runs.length, 1);
+      producer[way](key);
+      await untilDone(1);
+      assert.deepEqual(failures(), [0, 1]);
     });
-    producer.ensureQueued(key);
-    await untilDelayed(1);
-    producer.promote(key);
-    await untilDone(1);
-    assert.deepEqual(
-      bench.runs.map(({ failures }) => failures),
-      [0, 1],
-    );
-    assert.equal(await redis.redis.zcard(keyOf('prioritized')), 0);
-  });
 
   it('runs a key again at once after enqueueNow and ensureQueued during a run', async () => {
     const producer = bench.producer();
@@ -216,86 +166,49 @@ describe('Consumer', () => {
       await producer.waitUntilFlushed();
       producer.ensureQueued(key);
       await producer.waitUntilFlushed();
-      return { kind: 'retry', reason: 'x', minDelayMs: 60_000 };
+      return LONG_RETRY;
     });
     producer.ensureQueued(key);
-    await until(() => bench.runs.length >= 2, 'the second run');
-  });
-
-  it('keeps the delay of a failing run when enqueueNow came before the run', async () => {
-    const producer = bench.producer();
-    producer.ensureQueued(key);
-    await producer.waitUntilFlushed();
-    bench.consumer(() => ({ kind: 'retry', reason: 'x', minDelayMs: 60_000 }));
-    await untilDelayed(1);
-    producer.enqueueNow(key);
-    await until(() => bench.runs.length === 2, 'the second run');
-    await untilDelayed(1);
-    await sleep(50);
-    assert.equal(bench.runs.length, 2);
+    await untilDone(1);
   });
 
   it('keeps the delay of a failing run when ensureQueued came during the run', async () => {
     const producer = bench.producer();
     bench.consumer(async () => {
-      if (bench.runs.length > 1) return done;
       producer.ensureQueued(key);
       await producer.waitUntilFlushed();
-      return { kind: 'retry', reason: 'x', minDelayMs: 300 };
+      return LONG_RETRY;
     });
     producer.ensureQueued(key);
-    await until(() => bench.runs.length >= 2, 'the second run');
-    assert.ok((bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.endMs ?? 0) >= 300);
+    await untilDelayed(1);
   });
 
-  it('delays runs that did not reach the driver longer, without counting failures', async () => {
-    bench.consumer(
-      () => (bench.runs.length < 4 ? { kind: 'later', reason: 'gateway away' } : done),
-      {
-        backoff: { startMs: 10, maxMs: 40 },
-        random: () => 0.999,
-      },
-    );
+  it('counts runs that did not reach the driver, not as failures, until one is done', async () => {
+    const later: Outcome = { kind: 'later', reason: 'gateway away', delayMs: 1 };
+    let counted: number | undefined;
+    bench.consumer(async (_, run) => {
+      counted = (await run.lastStatus())?.count;
+      return bench.runs.length < 4 ? later : done;
+    });
     bench.producer().ensureQueued(key);
-    await until(() => bench.runs.length >= 3, 'three runs');
-    await until(
-      async () => (await readStatus(redis.redis, place()))?.count === 3 || bench.runs.length > 3,
-      'the counter',
-    );
-    await until(() => bench.runs.length >= 4, 'four runs');
-    assert.deepEqual(
-      bench.runs.map(({ failures }) => failures),
-      [0, 0, 0, 0],
-    );
-    await until(
-      async () => (await readStatus(redis.redis, place())) === undefined,
-      'the status is removed',
-    );
+    await untilDone(1);
+    assert.deepEqual([failures(), counted], [[0, 0, 0, 0], 3]);
+    const isCleared = async () => (await readStatus(redis.redis, place())) === undefined;
+    await until(isCleared, 'the status is removed');
   });
 
-  it('parks a key for the longest delay, and stores what it waits for', async () => {
+  it('parks a key, and stores what it waits for', async () => {
     const conditions = [{ resource: 'secrets', namespace: 'default', name: 'login', seen: '' }];
-    bench.consumer(
-      () => ({ kind: 'parked', reason: 'secret default/login is not there', until: conditions }),
-      {
-        backoff: { startMs: 10, maxMs: 600_000 },
-      },
-    );
+    const reason = 'secret default/login is not there';
+    bench.consumer(() => ({ kind: 'parked', reason, until: conditions }));
     bench.producer().ensureQueued(key);
     await untilDelayed(1);
-    const [, score] = await redis.redis.zrange(keyOf('delayed'), 0, '0', 'WITHSCORES');
-    const status = await readStatus(redis.redis, place());
-    // BullMQ's score of a delayed job: its time times 4,096, and a counter.
-    const waitMs = Number(score) / 4_096 - (status?.atMs ?? 0);
-    assert.ok(waitMs >= 600_000 && waitMs < 800_000, `it waits ${waitMs} ms`);
-    const reason = 'secret default/login is not there';
-    const atMs = status?.atMs ?? 0;
+    const { atMs = 0, ...status } = (await readStatus(redis.redis, place())) ?? {};
     assert.deepEqual(status, {
       outcome: 'parked',
       count: 1,
       alike: 1,
       reason,
-      atMs,
       firstMs: atMs,
       runs: 1,
       until: conditions,
@@ -322,117 +235,45 @@ describe('Consumer', () => {
     assert.ok(!stored.includes('geheim'));
   });
 
-  describe('with jobs of other versions', () => {
-    let queue: Queue;
-    beforeEach(() => {
-      queue = new Queue(queueName('volume', driver), {
-        connection: { url: redis.url },
-        prefix: keyPrefix('csi'),
-      });
-    });
-    afterEach(() => queue.close());
-
-    it('leaves a job of a newer version to a newer worker', async () => {
-      await queue.add(
-        'volume',
-        { ...jobData(key), v: CONTRACT_VERSION + 1 },
-        { attempts: 5, jobId: key.uid },
-      );
-      bench.consumer(() => done);
-      await untilDelayed(1);
-      assert.equal(bench.runs.length, 0);
-    });
-
-    it('completes a job that no version can read', async () => {
-      await queue.add('volume', { oops: true }, { attempts: 5 });
-      bench.consumer(() => done);
-      await untilDone(1);
-      assert.equal(bench.runs.length, 0);
-    });
-  });
-
-  it('takes a job that another worker was unblocked for, which froze', async () => {
-    const frozen = redis.redis.duplicate();
-    const blocked = async (): Promise<string | undefined> =>
-      /^blocked_clients:(\d+)/m.exec(await redis.redis.info('clients'))?.[1];
-    const taken = frozen.bzpopmin(keyOf('marker'), 0);
-    await until(async () => (await blocked()) === '1', 'the other worker is blocked');
+  it('leaves a job of a newer version to a newer worker, and completes an unreadable one', async () => {
+    const connection = { url: redis.url };
+    const queue = new Queue(queueName('volume', driver), { connection, prefix: keyPrefix('csi') });
+    const newer = { ...jobData(key), v: CONTRACT_VERSION + 1 };
+    await queue.add('volume', newer, { attempts: 5, jobId: key.uid });
+    await queue.add('volume', { oops: true }, { attempts: 5 });
     bench.consumer(() => done);
-    await until(async () => (await blocked()) === '2', 'both are blocked');
-    bench.producer().ensureQueued(key);
-    await taken;
-    await until(() => bench.runs.length === 1, 'the run');
-    frozen.disconnect();
+    await untilDelayed(1);
+    await untilDone(1);
+    assert.equal(bench.runs.length, 0);
+    await queue.close();
   });
 
   describe('close', () => {
-    it('aborts the signals of runs, waits for their ends, and starts no more', async () => {
-      let aborted = false;
-      const consumer = bench.consumer(async (_, { signal }) => {
-        await sleep(150);
-        aborted = signal.aborted;
-        return done;
+    it('aborts runs, and gives one that sent nothing to another worker without a failure', async () => {
+      const first = bench.consumer(async (_, { signal }) => {
+        while (!signal.aborted) await sleep(5);
+        return { kind: 'later', reason: 'shutting down' };
       });
-      const producer = bench.producer();
-      producer.ensureQueued(key);
-      await until(() => bench.runs.length >= 1, 'the run');
-      await consumer.close(5000);
-      assert.equal(aborted, true);
-      await until(
-        async () => (await redis.redis.exists(keyOf(key.uid))) === 0,
-        'its end is stored',
-      );
-      producer.ensureQueued(volumeKey('another'));
-      await producer.waitUntilFlushed();
-      await sleep(50);
-      assert.equal(bench.runs.length, 1);
-    });
-
-    it('gives a run that sent nothing to another worker at once, without a failure', async () => {
-      const first = bench.consumer(
-        async (_, { signal }) => {
-          while (!signal.aborted) await sleep(5);
-          return { kind: 'later', reason: 'shutting down' };
-        },
-        { name: 'first' },
-      );
       bench.producer().ensureQueued(key);
       await until(() => bench.runs.length >= 1, 'the first run');
-      bench.consumer(() => done, { name: 'second' });
-      const closed = first.close(5000);
-      await until(() => bench.runs.length >= 2, 'the second run');
-      assert.equal(bench.runs[1]?.failures, 0);
-      await closed;
-    });
-
-    it('waits no longer than its grace; another worker takes the job of a run over', async () => {
-      let finish: () => void = () => undefined;
-      const finished = new Promise<void>((resolve) => (finish = resolve));
-      const first = bench.consumer(async () => {
-        if (bench.runs.length === 1) await finished;
-        return done;
-      });
-      bench.producer().ensureQueued(key);
-      await until(() => bench.runs.length >= 1, 'the run');
-      await bench.endProcess(first, 100);
       bench.consumer(() => done);
-      await until(() => bench.runs.length >= 2, 'another worker takes over');
-      finish();
+      await first.close(5000);
+      assert.ok(bench.runs[0]?.endMs, 'it waits for the end');
+      await until(() => bench.runs.length >= 2, 'the second run');
+      assert.deepEqual(failures(), [0, 0]);
     });
 
-    it('keeps the job of a run that goes on while its process does', async () => {
+    it('waits no longer than its grace, and keeps the job of a run that goes on', async () => {
       let finish: () => void = () => undefined;
       const finished = new Promise<void>((resolve) => (finish = resolve));
-      const first = bench.consumer(async () => {
-        await finished;
-        return done;
-      });
+      const first = bench.consumer(() => finished.then(() => done));
       bench.producer().ensureQueued(key);
       await until(() => bench.runs.length >= 1, 'the run');
       await first.close(100);
       bench.consumer(() => done);
-      // The lock would have expired after a second.
-      await sleep(1_500);
+      const lockEnd = () => redis.redis.pexpiretime(`${keyOf(key.uid)}:lock`);
+      const firstEnd = await lockEnd();
+      await until(async () => (await lockEnd()) > firstEnd + 1_000, 'its lock is renewed');
       assert.equal(bench.runs.length, 1);
       finish();
       await until(() => bench.runs[0]?.endMs !== undefined, 'the run ends');

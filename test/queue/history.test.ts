@@ -2,12 +2,11 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { beginTerm, forgetHistory, readHistory, showHistory } from '#src/queue/history.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { until } from '../harness/until.ts';
 
 let server: TestRedis;
 let driver = '';
 let serial = 0;
-const place = (redis = server.redis) => ({ redis, prefix: 'csi', driver });
+const place = () => ({ redis: server.redis, prefix: 'csi', driver });
 
 before(async () => {
   server = await startTestRedis();
@@ -16,8 +15,7 @@ after(() => server.close());
 beforeEach(() => (driver = `d${(serial += 1)}.example`));
 
 describe('the history of Redis’ data', () => {
-  const historyOf = async (redis = server.redis): Promise<string> =>
-    (await readHistory(place(redis))).history;
+  const historyOf = async (): Promise<string> => (await readHistory(place())).history;
 
   it('is the same for each driver and each time, while Redis keeps its data', async () => {
     const first = await historyOf();
@@ -39,27 +37,6 @@ describe('the history of Redis’ data', () => {
     const [sameMarker, otherReplication] = (await historyOf()).split(':');
     assert.equal(sameMarker, marker);
     assert.notEqual(otherReplication, replication);
-  });
-
-  it('is another one on a replica that took over', async () => {
-    const replica = await startTestRedis();
-    try {
-      const password = decodeURIComponent(new URL(server.url).password);
-      await server.redis.config('SET', 'repl-diskless-sync-delay', 0);
-      await replica.redis.config('SET', 'masterauth', password);
-      await historyOf();
-      await replica.redis.replicaof('127.0.0.1', server.port);
-      const isSame = async (): Promise<boolean> => {
-        const { history } = await showHistory(place(replica.redis));
-        return history !== '' && history === (await historyOf());
-      };
-      await until(isSame, 'the replica has the same data');
-      const first = await historyOf();
-      await replica.redis.call('REPLICAOF', 'NO', 'ONE');
-      assert.notEqual(await historyOf(replica.redis), first);
-    } finally {
-      await replica.close();
-    }
   });
 
   it('is another one after it was forgotten', async () => {

@@ -59,14 +59,17 @@ describe('what a job knows of the calls of its runs', () => {
     link.close();
   });
 
-  const shown = async (): Promise<number | undefined> =>
-    (await showDoubts(place(), queueName('claim', driver), [key.uid]))[0];
+  const shown = async ({ uid } = key): Promise<number | undefined> =>
+    (await showDoubts(place(), queueName('claim', driver), [uid]))[0];
 
-  it('is shown to people from its mark on', async () => {
+  it('is shown to people from its mark on, also where the leader gave it', async () => {
     const marked = await inRun((run) => run.mark(D_MS, ''));
     assertMarked(marked);
     assert.equal(marked.history, leading.history);
     assertLeft(await shown(), D_MS);
+    const given = claimKey('given');
+    await queue.add('claim', [{ key: given, isNow: false, doubtMs: D_MS }], leading);
+    assertLeft(await shown(given), D_MS);
   });
 
   it('is not marked while calls of another gateway may be under way', async () => {
@@ -82,11 +85,6 @@ describe('what a job knows of the calls of its runs', () => {
     const marked = await inRun((run) => run.mark(D_MS, ''));
     assertMarked(marked);
     assert.equal(marked.endpoint, 'b');
-  });
-
-  it('is shown to people also where the leader gave it', async () => {
-    await queue.add('claim', [{ key, isNow: false, doubtMs: D_MS }], leading);
-    assertLeft(await shown(), D_MS);
   });
 
   it('has the place that the first call asked for, until nothing can exist', async () => {

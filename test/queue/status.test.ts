@@ -6,21 +6,14 @@ import { clearStatus, readStatus, type StatusPlace, writeStatus } from '#src/que
 import { claimKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
-describe('a reason', () => {
-  it('is cut after 2,000 characters', () => {
-    assert.equal(shownReason('full'), 'full');
-    assert.equal(shownReason('x'.repeat(5_000)), `${'x'.repeat(2_000)}… (5000 characters)`);
-  });
+let redis: TestRedis;
+before(async () => {
+  redis = await startTestRedis();
 });
+after(() => redis.close());
 
-describe('a reason that is to be told', () => {
-  let redis: TestRedis;
-  before(async () => {
-    redis = await startTestRedis();
-  });
-  after(() => redis.close());
-
-  it('when it has lasted for a second is told then, once', async () => {
+describe('a reason', () => {
+  it('that has lasted for a second is told then, once', async () => {
     const target = { prefix: 'csi', driver: 'd.example', key: claimKey('told') };
     const told: string[] = [];
     const write = async (reason: string, atMs: number, newsAfterMs = 1_000): Promise<void> => {
@@ -32,18 +25,18 @@ describe('a reason that is to be told', () => {
     for (const atMs of [4_000, 6_000]) await write('refused', atMs, 0);
     assert.deepEqual(told, ['not forwarded 1000', 'refused 4000']);
   });
+
+  it('is cut after 2,000 characters', () => {
+    assert.equal(shownReason('full'), 'full');
+    assert.equal(shownReason('x'.repeat(5_000)), `${'x'.repeat(2_000)}… (5000 characters)`);
+  });
 });
 
 describe('an infeasible back-off', () => {
-  let redis: TestRedis;
   let serial = 0;
   let target: StatusPlace & { readonly key: JobKey };
   const first = { scope: 'gold', untilMs: 60_000 };
 
-  before(async () => {
-    redis = await startTestRedis();
-  });
-  after(() => redis.close());
   beforeEach(async () => {
     const key = claimKey(`data-${(serial += 1)}`);
     target = { prefix: 'csi', driver: 'd.example', key };

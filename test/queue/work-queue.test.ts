@@ -44,13 +44,6 @@ describe('WorkQueue', () => {
     link.close();
   });
 
-  it('adds a job whose id is the claim’s UID, once', async () => {
-    assert.deepEqual(await add(), ['added']);
-    assert.deepEqual(await add(), ['waiting']);
-    assert.equal(await server.redis.zcard(`${rootOf()}prioritized`), 1);
-    assert.equal(await server.redis.exists(rootOf() + key.uid), 1);
-  });
-
   it('writes the key, and what the job has to know, and nothing else', async () => {
     const journal = 'd-example-journal-0';
     const request = { key: { ...key, claim: 'JSON of it' }, isNow: false, journal };
@@ -101,12 +94,6 @@ describe('WorkQueue', () => {
       'uid-large-c2',
       'uid-small-c2',
     ]);
-  });
-
-  it('runs deletions in the order in which they came', async () => {
-    for (const name of ['a', 'b', 'c']) await add(volumeKey(name));
-    const order = await server.redis.lrange(`${rootOf('volume')}wait`, 0, -1);
-    assert.deepEqual(order.toReversed(), ['uid-a', 'uid-b', 'uid-c']);
   });
 
   describe('refuses', () => {
