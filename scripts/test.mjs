@@ -95,6 +95,9 @@ const { status } = spawnSync(
   [
     // Costs a tenth of the time; failures-reporter.mjs translates the places of joined tests.
     ...(isJoined ? [] : ['--enable-source-maps']),
+    // As src/runtime/process.ts has it, for tests that run processes of sutler within their own.
+    '--import',
+    'data:text/javascript,import { setMaxListeners } from "node:events"; setMaxListeners(Infinity)',
     '--test',
     ...reporters,
     `--test-concurrency=${set === undefined ? CONCURRENCY : 2}`,

@@ -7,7 +7,7 @@ export type Segments = Readonly<Record<string, string>>;
 
 /** The driver's own key: the node that a volume is on. */
 export const NODE_KEY = 'topology.sample.csi.sutler.dev/node';
-export const ZONE_KEY = 'topology.kubernetes.io/zone';
+const ZONE_KEY = 'topology.kubernetes.io/zone';
 
 /** Storage of a fixed size, on one node or for all nodes. */
 export interface Pool {

@@ -73,36 +73,6 @@ describe('the driver that sutler all calls itself', () => {
     );
   });
 
-  it('gets one call for a volume at a time, and says of others that they were not forwarded', async () => {
-    let end: () => void = () => undefined;
-    const ended = new Promise<undefined>((resolve) => (end = () => resolve(undefined)));
-    let begun = 0;
-    hook = ({ method }) => (method === 'CreateVolume' ? ((begun += 1), ended) : undefined);
-    const running = [create('busy')];
-    await until(() => begun === 1, 'it is at the driver');
-    const busy = await failureOf(create('busy'));
-    assert.deepEqual([busy.code, verdict(busy)], [Code.Aborted, 'not-forwarded'], busy.message);
-    running.push(create('busy too'));
-    await until(() => begun === 2, 'as many as may be are at the driver');
-    const other = await failureOf(create('other', { notAfterMs: Date.now() + 1_000 }));
-    assert.ok(other.notForwarded && other.isGatewayFull, other.message);
-    end();
-    await Promise.all(running);
-  });
-
-  it('gets no call after its limit', async () => {
-    const before = driver.counts.get('CreateVolume');
-    const error = await failureOf(create('late', { notAfterMs: Date.now() - 1 }));
-    assert.deepEqual([error.code, verdict(error)], [Code.Aborted, 'not-forwarded']);
-    assert.equal(driver.counts.get('CreateVolume'), before);
-  });
-
-  it('leaves open how a call ended that is given up', async () => {
-    hook = ({ method }) => (method === 'CreateVolume' ? new Promise(() => undefined) : undefined);
-    const error = await failureOf(create('slow', { timeoutMs: 300 }));
-    assert.deepEqual([error.code, verdict(error)], [Code.DeadlineExceeded, 'ambiguous']);
-  });
-
   it('gets no call that is for the driver of another process', async () => {
     const error = await failureOf(create('elsewhere', { gateway: 'own:other-pod' }));
     assert.equal(verdict(error), 'not-forwarded');

@@ -1,21 +1,16 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { after, describe, it } from 'node:test';
+import { readFileSync } from 'node:fs';
+import { describe, it } from 'node:test';
 import { callsOwnDriver, checkedNode, table } from '#src/all/main.ts';
 import { capacityPlace } from '#src/capacity/flags.ts';
 import { flagsOf } from '#src/dispatch.ts';
-import { leaseNamespace } from '#src/election/flags.ts';
 import { checkFlags as checkIngestFlags } from '#src/ingest/start-driver.ts';
 import { checkFlags as checkJobsFlags } from '#src/jobs/start-workers.ts';
-import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { processes } from '#src/processes.ts';
 import { defaultValue, parseValue, UsageError } from '#src/runtime/flags.ts';
 import { parseFlags } from '#src/runtime/parse-flags.ts';
 import { idleFlags } from '#src/runtime/process-flags.ts';
 import { parseFeatureGates, retiredGates } from '#src/volumes/flags.ts';
-import { createAuthority } from '../harness/kube-certificates.ts';
 import {
   DRIVER_ARGUMENTS,
   MINOR_VERSIONS,
@@ -146,6 +141,12 @@ describe('sutler all with the arguments of external-provisioner', () => {
       assert.deepEqual(warnings, []);
     });
 
+  it('takes the same value in another form without a warning', () => {
+    const same = ['capacity-poll-interval=60s', 'node-deployment-max-delay=1m'];
+    const argv = [...same, 'kube-api-capacity-qps=1.0'].map((each) => `--${each}`);
+    assert.deepEqual(parse(argv).warnings, []);
+  });
+
   it('names each served flag that has no effect in docs/parity.md', () => {
     const idle = Object.keys(upstreamFlags('6.3')).filter((name) =>
       Object.entries(table).some(
@@ -181,21 +182,10 @@ describe('sutler all with the arguments of external-provisioner', () => {
 });
 
 describe('the environment of external-provisioner', () => {
-  const pod = mkdtempSync(join(tmpdir(), 'sutler-pod-'));
-  writeFileSync(join(pod, 'token'), 'token');
-  writeFileSync(join(pod, 'ca.crt'), createAuthority(pod, 'ca').ca);
-  after(() => rmSync(pod, { recursive: true }));
-
   it('KUBECONFIG names the kubeconfig, but not where --kubeconfig is given, which docs/parity.md says', () => {
     assert.equal(parse([], { KUBECONFIG: '/a' }).flags.kubeconfig, '/a');
     assert.equal(parse(['--kubeconfig=/b'], { KUBECONFIG: '/a' }).flags.kubeconfig, '/b');
     assert.ok(isRow('KUBECONFIG'));
-  });
-
-  it('POD_NAMESPACE is the namespace of the Lease', async () => {
-    const { flags } = parse([]);
-    const namespace = await leaseNamespace(flags.leaderElectionNamespace, { POD_NAMESPACE: 'a' });
-    assert.equal(namespace, 'a');
   });
 
   it('NAMESPACE and POD_NAME are the place and owner of capacity objects', () => {
@@ -204,30 +194,9 @@ describe('the environment of external-provisioner', () => {
     assert.deepEqual(place, { namespace: 'a', podName: 'b' });
   });
 
-  it('KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are the API server of a pod', async () => {
-    const env = { KUBERNETES_SERVICE_HOST: '10.0.0.1', KUBERNETES_SERVICE_PORT: '6443' };
-    const access = await loadClusterAccess({ env, serviceAccountDir: pod });
-    assert.equal(access.server.href, 'https://10.0.0.1:6443/');
-  });
-
-  it('HTTPS_PROXY and NO_PROXY are the way to the API server', async () => {
-    const env = {
-      KUBERNETES_SERVICE_HOST: '10.0.0.1',
-      KUBERNETES_SERVICE_PORT: '6443',
-      HTTPS_PROXY: 'proxy:3128',
-    };
-    const proxyWith = async (more: object) =>
-      (await loadClusterAccess({ env: { ...env, ...more }, serviceAccountDir: pod })).proxy?.href;
-    assert.equal(await proxyWith({}), 'http://proxy:3128/');
-    assert.equal(await proxyWith({ NO_PROXY: '10.0.0.1' }), undefined);
-  });
-
   it('NODE_NAME is the node of --node-deployment, and must be set then (R-34)', () => {
     const { flags } = parse(['--node-deployment']);
     assert.equal(checkedNode({ flags, env: { NODE_NAME: 'a' } }), 'a');
     assert.throws(() => checkedNode({ flags, env: {} }), /NODE_NAME/);
   });
-
-  for (const name of ['KUBE_FEATURE_WatchListClient'])
-    it(`${name} is not read, which docs/parity.md says`, () => assert.ok(isRow(name)));
 });

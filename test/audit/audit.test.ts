@@ -72,7 +72,9 @@ describe('audit', () => {
     assert.deepEqual([first.orphans.length, first.notNamedYet.length], [0, 40]);
 
     for (const handle of underWay) await writeVolume(handle, handle);
-    nowMs += HOUR_MS;
+    nowMs += HOUR_MS - 1;
+    assert.deepEqual((await run()).orphans, []);
+    nowMs += 1;
     const second = await run();
     assert.deepEqual(second.orphans.map(({ handle }) => handle).sort(), [...planted].sort());
     assert.deepEqual(

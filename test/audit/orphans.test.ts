@@ -1,34 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { auditId, findOrphans } from '#src/audit/orphans.ts';
+import { auditId } from '#src/audit/orphans.ts';
 import { identityOf } from '#src/volumes/handles.ts';
 import type { VolumeSpec } from '#src/kube/objects.ts';
 import { RefusedError } from '#src/rules/rule.ts';
-
-const HOUR_MS = 3_600_000;
-const volumes = (...handles: string[]) => handles.map((handle) => ({ handle, sizeBytes: 1n }));
-const run = (unknown: readonly string[], seenBefore: readonly (readonly [string, number])[] = []) =>
-  findOrphans({
-    unknown: volumes(...unknown),
-    seenBefore: new Map(seenBefore),
-    nowMs: 10 * HOUR_MS,
-    minAgeMs: HOUR_MS,
-  });
-
-describe('findOrphans', () => {
-  it('lists a volume that is unknown for the first time as not named yet, and until when', () => {
-    const { orphans, notNamedYet } = run(['a']);
-    const times = { firstSeenMs: 10 * HOUR_MS, countsFromMs: 11 * HOUR_MS };
-    assert.deepEqual([orphans, notNamedYet], [[], [{ handle: 'a', sizeBytes: 1n, ...times }]]);
-  });
-
-  it('reports a volume that was unknown long enough ago, with the time', () => {
-    const { orphans } = run(['a'], [['a', 9 * HOUR_MS]]);
-    const times = { firstSeenMs: 9 * HOUR_MS, countsFromMs: 10 * HOUR_MS };
-    assert.deepEqual(orphans, [{ handle: 'a', sizeBytes: 1n, ...times }]);
-    assert.deepEqual(run(['a'], [['a', 9 * HOUR_MS + 1]]).orphans, []);
-  });
-});
 
 describe('auditId', () => {
   const idOf = (spec: VolumeSpec): string => {

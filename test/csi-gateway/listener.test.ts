@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, rmSync, statSync, symlinkSync } from 'node:fs';
-import { stat, writeFile } from 'node:fs/promises';
+import { existsSync, lstatSync, rmSync, statSync, symlinkSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { listen } from '#src/csi-gateway/listener.ts';
@@ -24,18 +24,13 @@ describe('listen', () => {
     await folder.remove();
   });
 
-  it('creates a socket with mode 0600, and its folder', async () => {
-    const path = folder.file('new/folder/gw.sock');
-    assert.deepEqual(await listen(server(), { kind: 'unix', path }), { kind: 'unix', path });
-    assert.equal((await stat(path)).mode & 0o777, 0o600);
-  });
-
-  it('gives the socket mode 0600 from the start, whatever the umask', async () => {
+  it('makes folder and socket, with mode 0600 from the start, whatever the umask', async () => {
     const made = server();
+    const path = folder.file('new/folder/gw.sock');
     let mode = 0;
-    made.once('listening', () => (mode = statSync(folder.file('masked.sock')).mode & 0o777));
+    made.once('listening', () => (mode = statSync(path).mode & 0o777));
     const mask = process.umask(0);
-    await listen(made, { kind: 'unix', path: folder.file('masked.sock') });
+    assert.deepEqual(await listen(made, { kind: 'unix', path }), { kind: 'unix', path });
     assert.equal(process.umask(mask), 0, 'the umask is restored');
     assert.equal(mode, 0o600);
   });
@@ -76,14 +71,22 @@ describe('listen', () => {
     await listen(server(), { kind: 'unix', path });
   });
 
-  it('does not replace a file that is not a socket', async () => {
-    const path = folder.file('file');
-    await writeFile(path, 'precious');
-    await assert.rejects(
-      listen(server(), { kind: 'unix', path }),
-      (error) => error instanceof UsageError && /not a socket/.test(error.message),
-    );
-  });
+  for (const [what, target] of [
+    ['a file', undefined],
+    ['a link to a file', 'precious'],
+    ['a link to nothing', 'missing'],
+  ] as const)
+    it(`does not replace ${what}`, async () => {
+      await writeFile(folder.file('precious'), 'text');
+      const path = folder.file(target === undefined ? 'precious' : `link to ${target}`);
+      if (target !== undefined) symlinkSync(folder.file(target), path);
+      const before = lstatSync(path);
+      await assert.rejects(
+        listen(server(), { kind: 'unix', path }),
+        (error) => error instanceof UsageError && /is not a socket; remove it/.test(error.message),
+      );
+      assert.equal(lstatSync(path).ino, before.ino);
+    });
 
   it('listens on TCP on loopback only and returns the port', async () => {
     const address = await listen(server(), { kind: 'tcp', host: '127.0.0.1', port: 0 });

@@ -102,35 +102,27 @@ describe('the gateway as a gRPC server', () => {
         { 'x-head': 'h' },
       );
     const metadata = new Metadata();
-    metadata.add('x-many', 'a');
-    metadata.add('x-many', 'b');
-    metadata.add('x-bytes-bin', Buffer.from([0, 255, 1]));
-    metadata.add('traceparent', '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01');
-    metadata.add('tracestate', 'vendor=1');
-    metadata.add('grpc-trace-bin', Buffer.from([0, 0, 1, 2, 255]));
+    for (const [key, value] of [
+      ['x-many', 'a'],
+      ['x-many', 'b'],
+      ['x-bytes-bin', Buffer.from([0, 255, 1])],
+      ['traceparent', '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'],
+      ['grpc-trace-bin', Buffer.from([0, 0, 1, 2, 255])],
+    ] as const)
+      metadata.add(key, value);
     const { initial, trailing } = await callRaw(client, METHOD, Buffer.from('q'), metadata);
-    const sent = driver.calls.at(-1)?.headers ?? [];
-    assert.deepEqual(
-      sent
-        .filter(([key]) => key === 'x-many')
+    const sent = (name: string): string =>
+      (driver.calls.at(-1)?.headers ?? [])
+        .filter(([key]) => key === name)
         .map(([, value]) => value)
         .join(',')
-        .replaceAll(' ', ''),
+        .replaceAll(' ', '');
+    assert.deepEqual(['x-many', 'x-bytes-bin', 'traceparent', 'grpc-trace-bin'].map(sent), [
       'a,b',
-    );
-    assert.ok(sent.some(([key, value]) => key === 'x-bytes-bin' && value.startsWith('AP8B')));
-    assert.ok(
-      sent.some(
-        ([key, value]) =>
-          key === 'traceparent' &&
-          value === '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
-      ),
-    );
-    assert.ok(sent.some(([key, value]) => key === 'tracestate' && value === 'vendor=1'));
-    assert.deepEqual(
-      sent.filter(([key]) => key === 'grpc-trace-bin'),
-      [['grpc-trace-bin', Buffer.from([0, 0, 1, 2, 255]).toString('base64')]],
-    );
+      'AP8B',
+      metadata.get('traceparent')[0],
+      'AAABAv8=',
+    ]);
     assert.deepEqual(initial?.get('x-head'), ['h']);
     assert.equal(trailing.get('x-trail').join(',').replaceAll(' ', ''), 't1,t2');
     assert.deepEqual(trailing.get('trail-bin'), [Buffer.from([0, 1, 255])]);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import * as fc from 'fast-check';
-import { redactDriverText, redactSecrets, WITHHELD } from '#src/csi/redact-secrets.ts';
+import { redactSecrets, WITHHELD } from '#src/csi/redact-secrets.ts';
 import { STRIPPED } from '#src/runtime/loggable.ts';
 
 /** A fixed seed, so that every run has the same inputs; a failure prints the smallest input. */
@@ -108,28 +108,4 @@ describe('redactSecrets', () => {
     const usedMs = process.cpuUsage(began).user / 1000;
     assert.ok(usedMs < 1000, `${usedMs} ms`);
   });
-});
-
-describe('redactDriverText', () => {
-  const text = 'PIN 123 of user bob is wrong; hunter2';
-
-  it('withholds the driver’s words if a value is shorter than 4 characters', () => {
-    for (const short of ['123', '123\n', ' "123" ', 'é'])
-      assert.equal(
-        redactDriverText(text, ['hunter2', short], { showsShort: false }),
-        WITHHELD.short,
-      );
-  });
-
-  it('names the flag that shows them', () =>
-    assert.match(WITHHELD.short, /shorter than 4 characters.*--show-messages-with-short-secrets/));
-
-  it('strikes the longer values where the flag shows the words', () =>
-    assert.equal(
-      redactDriverText(text, ['hunter2', '123'], { showsShort: true }),
-      `PIN 123 of user bob is wrong; ${STRIPPED}`,
-    ));
-
-  it('does not withhold anything for an empty value', () =>
-    assert.equal(redactDriverText(text, ['', ' \n'], { showsShort: false }), text));
 });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { appRoutes } from '@bull-board/api/dist/routes.js';
 import type { JobKey } from '#src/queue/contract.ts';
 import { registerDriver } from '#src/queue/queues.ts';
 import {
@@ -86,6 +87,35 @@ describe('boards', () => {
       (await shown()).map(({ name }) => name),
       ['one', 'two'].flatMap((name) => [`claims.${name}.example`, `volumes.${name}.example`]),
     );
+  });
+
+  it('refuse every action and write nothing, also where --dashboard-allow-actions is given', async () => {
+    await dashboard.close();
+    dashboard = await startTestDashboard(redis.server.url, { allowActions: true });
+    await redis.fill('d.example', [claim], 3_600_000);
+    const stored = await redis.contents();
+    // Those of the installed Bull Board: a later version's new actions are refused too.
+    const actions = appRoutes.api
+      .flatMap(({ method, route }) =>
+        [method].flat().flatMap((each) => [route].flat().map((path) => [each, path] as const)),
+      )
+      .filter(([method]) => method !== 'get');
+    assert.ok(actions.length > 15);
+    for (const [method, path] of actions) {
+      const filled = path
+        .replace(':queueName', 'claims.d.example')
+        .replace(':jobId', UID)
+        .replace(':queueStatus', 'delayed')
+        .replace(':schedulerId', 'resync');
+      const reply = await dashboard.send(`/queues${filled}`, {
+        basic: RIGHT,
+        method: method.toUpperCase(),
+        headers: { origin: dashboard.origin },
+      });
+      assert.equal(reply.status, 403, `${method} ${path}`);
+      assert.match(reply.text, /on its own page/);
+    }
+    assert.deepEqual(await redis.contents(), stored);
   });
 
   it('serve a page with its assets below the mount path, and let it load none of elsewhere', async () => {

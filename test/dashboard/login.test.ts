@@ -3,7 +3,6 @@ import { after, afterEach, before, describe, it } from 'node:test';
 import { MAX_FAILURES } from '#src/dashboard/login.ts';
 import type { DashboardOptions } from '#src/dashboard/server.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import { createLogger } from '#src/runtime/log.ts';
 import {
   type BoardRedis,
   cookieOf,
@@ -14,7 +13,6 @@ import {
   startTestDashboard,
   USER,
 } from '../harness/dashboard-server.ts';
-import { sendRaw } from '../harness/raw-http.ts';
 import { until } from '../harness/until.ts';
 
 describe('login', () => {
@@ -137,12 +135,6 @@ describe('login', () => {
     assert.equal(await tryPassword(PASSWORD), 200, 'over loopback');
   });
 
-  it('counts the /64 of an IPv6 address as one network', async () => {
-    await start({ trustedProxies });
-    assert.deepEqual(await guess(MAX_FAILURES + 1, (n) => `2001:db8:1:2:${n}::1`), TOO_MANY);
-    assert.equal(await tryPassword(PASSWORD, { from: '2001:db8:1:3::1' }), 200);
-  });
-
   it('trusts in X-Forwarded-For only addresses that a trusted proxy added', async () => {
     await start();
     const spread = (n: number): string => `10.0.0.${n}`;
@@ -161,17 +153,6 @@ describe('login', () => {
         (error) =>
           error instanceof UsageError && error.message.startsWith('--dashboard-trusted-proxies: '),
       ));
-
-  it('logs no control characters of a request', async () => {
-    let logged = '';
-    const write = (line: string): void => void (logged += line);
-    await start({ log: createLogger({ name: 'test', verbosity: 0, format: 'json', write }) });
-    const lines = ['Host: localhost', 'X-Forwarded-For: \x9b31m', 'Authorization: Basic YTpi'];
-    const request = ['GET /%1b%5b31m HTTP/1.1', ...lines, 'Connection: close', '', ''];
-    await sendRaw(dashboard.origin, request.join('\r\n'));
-    assert.match(logged, /wrong user or password/);
-    assert.doesNotMatch(logged, /[\u007f-\u009f\u00ad]|\\u00/);
-  });
 
   it('allows only its own scripts and no frames by its headers', async () => {
     const { send } = await start();

@@ -101,6 +101,11 @@ describe('a drop-in without a file of its own', () => {
       deleted = made.filter((_, i) => i % 5 === 0);
       for (const { metadata } of deleted) await remove(metadata.name);
       kept.push(...made.filter((each) => !deleted.includes(each)));
+      for (const { metadata } of kept) {
+        const claim = await bed.readClaim(metadata.name);
+        const protection = ['kubernetes.io/pvc-protection'];
+        assert.deepEqual(claim?.metadata.finalizers, protection, 'it has no finalizer of ours');
+      }
       sutler = await bed.start([LONG, '--worker-threads=10']);
       const areBound = async (): Promise<boolean> =>
         (await Promise.all(kept.map(({ metadata }) => bed.isBound(metadata.name)))).every(Boolean);

@@ -68,20 +68,23 @@ describe('why a claim is pending', () => {
     assert.match(await explain(claim)(), new RegExp(`trace: +${trace}\n`));
   });
 
-  it('is another driver, for whose class no sutler works', async () => {
-    await bed.createClass('other', { provisioner: 'other.example' });
-    const claim = await pending({ storageClassName: 'other' });
-    await answers(explain(claim), /class other belongs to other\.example, which no sutler/);
-  });
-
-  it('is the first pod, for which the class waits', async () => {
-    await bed.createClass('late', {
-      provisioner: 'sample.csi.sutler.dev',
-      volumeBindingMode: 'WaitForFirstConsumer',
+  for (const [what, cls, expected] of [
+    [
+      'that another driver serves it, for which no sutler works',
+      { provisioner: 'other.example' },
+      /class \S+ belongs to other\.example, which no sutler/,
+    ],
+    [
+      'that it waits for its first pod',
+      { provisioner: 'sample.csi.sutler.dev', volumeBindingMode: 'WaitForFirstConsumer' },
+      /it waits for the first pod that uses it/,
+    ],
+  ] as const)
+    it(`is its class: ${what}`, async () => {
+      const storageClassName = what.replaceAll(/\W/g, '-');
+      await bed.createClass(storageClassName, cls);
+      await answers(explain(await pending({ storageClassName })), expected);
     });
-    const claim = await pending({ storageClassName: 'late' });
-    await answers(explain(claim), /it waits for the first pod that uses it/);
-  });
 
   it('is a drain, told in an event too', async () => {
     await bed.operate('drain');

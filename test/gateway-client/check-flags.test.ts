@@ -9,33 +9,28 @@ function check(...argv: readonly string[]): void {
   assert.ok(parsed.kind === 'run');
   checkGatewayFlags(parsed.flags);
 }
+const INSECURE = '--gateway-insecure';
+const BOTH = ['--gateway-service=a/b', INSECURE, '--gateway=unix:///a'];
 
 describe('checkGatewayFlags', () => {
-  it('accepts a Service in place of addresses', () =>
-    check('--gateway-service=a/b', '--gateway-insecure'));
-  it('refuses a Service beside addresses', () =>
-    assert.throws(
-      () => check('--gateway-service=a/b', '--gateway-insecure', '--gateway=unix:///a'),
-      /--gateway and --gateway-service: give one of them/,
-    ));
-  it('refuses a Service without TLS', () =>
-    assert.throws(() => check('--gateway-service=a/b'), /need TLS; give --gateway-tls-ca/));
-  it('refuses an empty list', () =>
-    assert.throws(() => check('--gateway='), /the address of a gateway is missing/));
-  for (const address of [
-    'unix:///run/gw.sock',
-    'dns:///127.0.0.1:9808',
-    'dns:///[::1]:9808',
-    'dns:///localhost:9808',
+  for (const argv of [
+    ['--gateway-service=a/b', INSECURE],
+    ['--gateway=unix:///run/gw.sock'],
+    ...['127.0.0.1', '[::1]', 'localhost'].map((host) => [`--gateway=dns:///${host}:9808`]),
   ])
-    it(`accepts ${address}`, () => check(`--gateway=${address}`));
-  for (const address of [
-    'dns:///10.0.0.7:9808',
-    'dns:///sutler-gateway.sutler.svc:9808',
-    'dns:///[2001:db8::1]:9808',
-  ])
-    it(`refuses ${address} without --gateway-insecure`, () => {
-      assert.throws(() => check(`--gateway=${address}`), /beyond loopback, which needs TLS/);
-      check(`--gateway=${address}`, '--gateway-insecure');
+    it(`accepts ${argv.join(' ')}`, () => check(...argv));
+
+  for (const [argv, message] of [
+    [BOTH, /--gateway and --gateway-service: give one of them/],
+    [['--gateway-service=a/b'], /need TLS; give --gateway-tls-ca/],
+    [['--gateway='], /the address of a gateway is missing/],
+  ] as const)
+    it(`refuses ${argv.join(' ')}`, () => assert.throws(() => check(...argv), message));
+
+  for (const host of ['10.0.0.7', 'sutler-gateway.sutler.svc', '[2001:db8::1]'])
+    it(`refuses ${host} without --gateway-insecure`, () => {
+      const address = `--gateway=dns:///${host}:9808`;
+      assert.throws(() => check(address), /beyond loopback, which needs TLS/);
+      check(address, INSECURE);
     });
 });

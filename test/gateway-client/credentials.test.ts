@@ -7,12 +7,7 @@ import { silentLog } from '#src/runtime/log.ts';
 import { makeCertificates, tlsFilesOf } from '../harness/csi-certificates.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 
-const NONE = {
-  gatewayTlsCa: '',
-  gatewayTlsCert: '',
-  gatewayTlsKey: '',
-  gatewayTlsServerName: '',
-};
+const NONE = { gatewayTlsCa: '', gatewayTlsCert: '', gatewayTlsKey: '', gatewayTlsServerName: '' };
 
 describe('openClientTls', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;

@@ -8,12 +8,7 @@ import { after, before, describe, it } from 'node:test';
 import { connect as connectTls, type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import type { Address } from '#src/runtime/address.ts';
-import {
-  clientTls,
-  makeCertificates,
-  tlsFilesOf,
-  watchOwner,
-} from '../harness/csi-certificates.ts';
+import { clientTls, makeCertificates, tlsFilesOf } from '../harness/csi-certificates.ts';
 import { volumeRequest } from '../harness/csi-gateway.ts';
 import { dnsNameAsBytes, type Identity, signCertificate } from '../harness/forged-certificates.ts';
 import { startTlsGateway, type TlsGateway } from '../harness/tls-gateway.ts';
@@ -163,15 +158,5 @@ describe('a gateway among strangers', () => {
     }
     tls.close();
     for (const socket of silent) socket.destroy();
-  });
-
-  it('ends a TLS connection that does not offer HTTP/2', async () => {
-    const { host, port } = test.tcp;
-    const tls = await watchOwner(test.folder.path, 'jobs');
-    const { ca, cert, key } = tls.current;
-    const socket = connectTls({ port, host, ca, cert, key });
-    socket.on('error', () => undefined).resume();
-    await once(socket, 'close');
-    tls.close();
   });
 });

@@ -91,14 +91,6 @@ interface Hook {
   readonly timeoutSeconds: number;
   readonly sideEffects: string;
 }
-interface Ingress {
-  readonly from?: readonly object[];
-  readonly ports?: readonly {
-    readonly protocol: string;
-    readonly port: number | string;
-    readonly endPort?: number;
-  }[];
-}
 /** A parameter of a trigger of Argo Events. */
 interface Parameter {
   readonly src: Readonly<Record<'dependencyName' | 'dataKey', string>> & {
@@ -118,11 +110,6 @@ interface Binding {
   readonly roleRef: { readonly kind: string; readonly name: string };
   readonly subjects: readonly Readonly<Record<'kind' | 'name' | 'namespace', string>>[];
 }
-interface Rule {
-  readonly verbs: readonly string[];
-  readonly resources: readonly string[];
-  readonly resourceNames?: readonly string[];
-}
 interface Kustomization {
   readonly resources?: readonly string[];
   readonly patches?: readonly {
@@ -134,8 +121,6 @@ interface Kustomization {
 
 /** The container of the Redis for trying. */
 const TRIAL = 'overlays/quickstart/redis.yaml sutler-redis/redis';
-/** The components that an administrator copies to grant secrets; nothing includes them. */
-const SECRET_FOLDERS: readonly string[] = ['secrets-by-name', 'secrets-by-namespace'];
 const manifests = manifestFolders().flatMap(readManifests);
 const workloads = manifests
   .filter(({ object }) => ['Deployment', 'StatefulSet', 'DaemonSet'].includes(object.kind))
@@ -221,12 +206,6 @@ describe('k8s/', () => {
       assert.ok(existsSync(join(ROOT, program)), program);
     });
 
-  it('has no other images but that of Redis', () => {
-    const others = containers.filter(({ container }) => !IMAGES.has(container.image));
-    const images = new Set(others.map(({ container }) => container.image));
-    assert.deepEqual([...images], ['redis:7-bookworm']);
-  });
-
   for (const { title, container, pod } of ours) {
     describe(title, () => {
       it('has arguments that its process accepts', () => {
@@ -291,35 +270,6 @@ describe('k8s/', () => {
     }
   });
 
-  it('opens the port of the gateway to ingest and jobs in sutler alone', () => {
-    const policy = ofKind('NetworkPolicy').find(
-      ({ object }) => object.metadata.name === 'sutler-gateway',
-    );
-    assert.ok(policy !== undefined);
-    const { ingress } = policy.object['spec'] as { readonly ingress: readonly Ingress[] };
-    const [toGateway, rest] = ingress;
-    assert.deepEqual(toGateway?.from, [
-      {
-        namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'sutler' } },
-        podSelector: {
-          matchExpressions: [
-            { key: 'app.kubernetes.io/name', operator: 'In', values: ['sutler'] },
-            { key: 'app.kubernetes.io/component', operator: 'In', values: ['ingest', 'jobs'] },
-          ],
-        },
-      },
-    ]);
-    const gateway = containers.find(({ title }) => title.endsWith('/csi-gateway'))?.container;
-    assert.ok(gateway !== undefined);
-    const port = portOf(gateway, 'gateway') ?? 0;
-    const tcp = rest?.ports?.filter(({ protocol }) => protocol === 'TCP') ?? [];
-    const ranges = tcp.map((range) => [range.port, range.endPort]);
-    assert.deepEqual(ranges, [
-      [1, port - 1],
-      [port + 1, 65_535],
-    ]);
-  });
-
   it('a gateway in the same pod is called at the socket where it listens', () => {
     const inPod = ours
       .filter(({ title }) => title.startsWith('sidecars/'))
@@ -360,33 +310,6 @@ describe('k8s/', () => {
     }
   });
 
-  describe('the right to read a Secret', () => {
-    const grants = manifests
-      .filter(({ object }) => object.kind === 'Role' || object.kind === 'ClusterRole')
-      .flatMap(({ file, object }) =>
-        (object['rules'] as readonly Rule[])
-          .filter(({ resources }) => resources.some((name) => /^(secrets(\/.*)?|\*)$/.test(name)))
-          // The Job that makes the Secrets has these.
-          .filter(({ resourceNames: [only] = [] }) => only !== 'sutler-gateway-authority')
-          .filter(({ verbs }) => verbs.join() !== 'create')
-          .map((rule) => ({ folder: file.split('/')[0] ?? '', kind: object.kind, rule })),
-      );
-
-    it('is granted by no role but those of the two components for it', () =>
-      assert.deepEqual(
-        [...new Set(grants.map(({ folder }) => folder))].toSorted(),
-        SECRET_FOLDERS.toSorted(),
-      ));
-
-    it('is limited to one namespace, and by one of the components to names', () => {
-      for (const { folder, kind, rule } of grants) {
-        assert.equal(kind, 'Role');
-        const names = folder === 'secrets-by-name' ? ['driver-credentials'] : undefined;
-        assert.deepEqual(rule.resourceNames, names);
-      }
-    });
-  });
-
   describe('notices', () => {
     const service = ofKind('Service').find(
       ({ object }) => object.metadata.name === 'sutler-webhooks',
@@ -411,12 +334,17 @@ describe('k8s/', () => {
       }
     });
 
-    it('are sent by the API server to the admission port, which its certificate names', () => {
+    it('are sent by the API server to the admission port, and never stop a write', () => {
       assert.equal(hooks.length, 2);
-      for (const { clientConfig } of hooks) {
+      for (const { clientConfig, failurePolicy, timeoutSeconds, sideEffects } of hooks) {
         const { namespace, name, port, path } = clientConfig.service;
         assert.ok(certified.includes(`${name}.${namespace}.svc`));
         assert.deepEqual([port, path], [portNamed('admission'), '/admission']);
+        // A webhook that fails or is slow is ignored.
+        assert.deepEqual(
+          [failurePolicy, timeoutSeconds, sideEffects],
+          ['Ignore', 1, 'NoneOnDryRun'],
+        );
       }
     });
 
@@ -444,14 +372,6 @@ describe('k8s/', () => {
         }),
       );
       assert.deepEqual(notices, [CLAIM_NOTICE, VOLUME_NOTICE]);
-    });
-
-    it('never stop a write: a webhook that fails or is slow is ignored', () => {
-      for (const { failurePolicy, timeoutSeconds, sideEffects } of hooks)
-        assert.deepEqual(
-          { failurePolicy, timeoutSeconds, sideEffects },
-          { failurePolicy: 'Ignore', timeoutSeconds: 1, sideEffects: 'NoneOnDryRun' },
-        );
     });
   });
 

@@ -2,32 +2,17 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { manifestFolders, readManifests } from '../harness/real-manifests.ts';
 
-interface Context {
-  readonly allowPrivilegeEscalation?: boolean;
-  readonly capabilities?: { readonly drop?: readonly string[]; readonly add?: readonly string[] };
-  readonly privileged?: boolean;
-  readonly readOnlyRootFilesystem?: boolean;
-  readonly runAsNonRoot?: boolean;
-  readonly runAsUser?: number;
-  readonly seccompProfile?: { readonly type: string };
-}
 interface Container {
   readonly name: string;
   readonly args?: readonly string[];
-  readonly securityContext?: Context;
+  readonly securityContext?: { readonly readOnlyRootFilesystem?: boolean };
   readonly volumeMounts?: readonly { readonly name: string; readonly mountPath: string }[];
 }
 interface Pod {
   readonly automountServiceAccountToken?: boolean;
-  readonly hostNetwork?: boolean;
-  readonly securityContext?: Context;
   readonly initContainers?: readonly Container[];
   readonly containers: readonly Container[];
-  readonly volumes?: readonly {
-    readonly name: string;
-    readonly emptyDir?: object;
-    readonly hostPath?: object;
-  }[];
+  readonly volumes?: readonly { readonly name: string; readonly emptyDir?: object }[];
 }
 
 const TOKEN_FOLDER = '/var/run/secrets/kubernetes.io/serviceaccount';
@@ -50,23 +35,8 @@ const containers = manifestFolders()
 /* test/real/manifests.test.ts has an API server judge the pods by the restricted profile. */
 for (const { title, pod, container } of containers)
   describe(title, () => {
-    it('runs unprivileged, with a read-only root', () => {
-      const { securityContext: own } = container;
-      const { runAsNonRoot, runAsUser, seccompProfile } = { ...pod.securityContext, ...own };
-      assert.deepEqual(
-        { ...own, runAsNonRoot, seccompProfile },
-        {
-          ...own,
-          allowPrivilegeEscalation: false,
-          capabilities: { drop: ['ALL'] },
-          readOnlyRootFilesystem: true,
-          runAsNonRoot: true,
-          seccompProfile: { type: 'RuntimeDefault' },
-        },
-      );
-      assert.ok(own?.privileged !== true && runAsUser !== 0);
-      assert.ok(pod.hostNetwork !== true && !pod.volumes?.some(({ hostPath }) => hostPath));
-    });
+    it('has a read-only root', () =>
+      assert.equal(container.securityContext?.readOnlyRootFilesystem, true));
 
     const needsToken = CALLERS.has(container.args?.[0] ?? container.name);
     it(`${needsToken ? 'has' : 'has not'} the token of the service account`, () => {

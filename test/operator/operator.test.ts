@@ -104,7 +104,7 @@ describe('operator commands', () => {
       assert.equal((await forgetClaim('u', '--why=x')).code, 0);
     });
 
-    it('ends with 1 and names the likeliest entry for a UID that has none', async () => {
+    it('ends with 1 and says how many entries there are for a UID that has none', async () => {
       await open('3f1c5a52-0c7f');
       const { code, err } = await forgetClaim('3f1c5a52-0c7e', '--why=x');
       assert.equal(code, 1);
@@ -129,7 +129,7 @@ describe('operator commands', () => {
       assert.deepEqual(await stored(), ['u']);
     });
 
-    it('ends with 1 and names the likeliest driver for one that does not exist', async () => {
+    it('ends with 1 and names the drivers for one that does not exist', async () => {
       const { code, err } = await forgetClaim('u', '--driver-name=d.exmaple', '--why=x');
       assert.equal(code, 1);
       assert.match(err, /no sutler serves driver d\.exmaple \(.*d\.example\)/);

@@ -53,13 +53,4 @@ describe('packages that a process loads', () => {
     const others = packagesOf('csi-gateway/main.js').filter((name) => !allowed.includes(name));
     assert.deepEqual(others, []);
   });
-
-  it('are in the dashboard none of the API server or of the driver', () => {
-    const banned = ['undici', '@bufbuild/protobuf'];
-    const packages = packagesOf('dashboard/main.js');
-    assert.deepEqual(
-      packages.filter((name) => banned.includes(name)),
-      [],
-    );
-  });
 });

@@ -2,20 +2,6 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { HealthChecks } from '#src/runtime/health.ts';
 
-describe('HealthChecks', () => {
-  it('answers for one check, and lists the names if there is no such check', () => {
-    const health = new HealthChecks();
-    health.ready('redis', () => 'down');
-    health.ready('driver', () => undefined);
-    assert.deepEqual(health.answer('ready', 'driver'), { code: 200, text: '[+]driver ok\nok\n' });
-    assert.equal(health.answer('ready', 'redis').code, 503);
-    assert.deepEqual(health.answer('ready', 'none'), {
-      code: 404,
-      text: 'no check none; there are: redis, driver\n',
-    });
-  });
-});
-
 describe('HealthChecks with groups', () => {
   const withGroups = (): { health: HealthChecks; a: HealthChecks; b: HealthChecks } => {
     const health = new HealthChecks();

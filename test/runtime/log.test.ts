@@ -86,8 +86,13 @@ describe('log', () => {
     );
   });
 
-  const failure = (): Error =>
-    Object.assign(new Error('it broke at redis://u:planted@h'), { command: ['AUTH', 'planted'] });
+  const failure = (): Error => {
+    const command = ['AUTH', 'planted'];
+    const login = { password: 'planted' };
+    const inner = Object.assign(new Error('inner', { cause: { login } }), { command });
+    const cause = new AggregateError([inner], 'both', { cause: inner });
+    return Object.assign(new Error('it broke at redis://u:planted@h', { cause }), { command });
+  };
 
   for (const [way, write] of Object.entries<(log: Logger) => void>({
     'as the first argument': (log) => log.error(failure()),

@@ -49,17 +49,6 @@ describe('the command line of external-provisioner', () => {
       warningsOf(name, [...argv, '-v', '5', '-v=5', '-v5', '--version=F']);
     });
 
-  it('causes no warning with upstream’s defaults', () => {
-    for (const argv of flagsOf(([value]) => [value]))
-      assert.deepEqual(warningsOf('jobs', argv), []);
-    for (const same of [
-      '--capacity-poll-interval=60s',
-      '--node-deployment-max-delay=1m',
-      '--kube-api-capacity-qps=1.0',
-    ])
-      assert.deepEqual(warningsOf('jobs', [same]), []);
-  });
-
   it('warns about each flag without effect and says why (R-37, Q-51, Q-60)', () => {
     for (const flag of Object.keys(idleFlags)) {
       for (const argv of others(UPSTREAM_FLAGS[flag] ?? ['']).flatMap((value) =>
@@ -104,17 +93,6 @@ describe('the command line of external-provisioner', () => {
     assert.deepEqual(
       warningsOf('jobs', argv).map((line) => line.replace(/ .*/, '')),
       ['--logtostderr', '--log_dir', '--stderrthreshold', '--skip-headers'],
-    );
-  });
-
-  it('is covered: each flag is read by some process or listed as without effect', () => {
-    const unknown = Object.keys(UPSTREAM_FLAGS).filter(
-      (flag) => Object.hasOwn(allFlags, flag) === Object.hasOwn(idleFlags, flag),
-    );
-    assert.deepEqual(unknown, [], 'neither, or both');
-    assert.deepEqual(
-      Object.keys(idleFlags).filter((flag) => !Object.hasOwn(UPSTREAM_FLAGS, flag)),
-      [],
     );
   });
 });

@@ -2,9 +2,8 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { afterEach, describe, it } from 'node:test';
 import { Controller, Node } from '#src/csi/generated/csi_pb.ts';
-import { Code } from '#src/csi/status.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import { NODE_KEY, nodePool } from '../../../sandbox/driver/pools.ts';
 import type { SampleDriverOptions } from '../../../sandbox/driver/server.ts';
 import { volumeRequest } from '../../harness/csi-gateway.ts';
 import { blockCapability, openDriver, type DriverUnderTest } from '../../harness/sample-driver.ts';
@@ -126,6 +125,32 @@ describe('sample driver', () => {
     await underWay(d.ask(deleteVolume, { volumeId: volume?.handle ?? '' }));
   });
 
+  it('takes the first preferred node with room, then the first requisite one, then none', async () => {
+    const names = ['a', 'b', 'c'];
+    const onNode = (name: string) => ({ segments: { [NODE_KEY]: name } });
+    await start({
+      pools: names.map((name) => nodePool({ name, zone: 'z', capacityBytes: 2n * GIB })),
+    });
+    const accessibilityRequirements = {
+      requisite: names.map(onNode),
+      preferred: [onNode('b'), onNode('c')],
+    };
+    const wanted = { ...sized(2n * GIB), accessibilityRequirements };
+    for (const [i, node] of ['b', 'c', 'a'].entries()) {
+      const { accessibleTopology } = await make(`v${i}`, wanted);
+      assert.equal(accessibleTopology[0]?.segments[NODE_KEY], node);
+    }
+    const { volumeId } = await make('v0', wanted);
+    const request = { ...volumeRequest('more'), ...wanted };
+    assert.equal(
+      await d.refusal(createVolume, request),
+      'ResourceExhausted: the emptiest pool that may be used has 0 free bytes, ' +
+        '2147483648 are requested',
+    );
+    await d.ask(deleteVolume, { volumeId });
+    await d.ask(createVolume, request);
+  });
+
   it('keeps the mutable parameters that a change does not name, and refuses unknown ones', async () => {
     await start({ mutableParameters: ['iops', 'tier'] });
     const { volumeId } = await make('a', { mutableParameters: { iops: '1', tier: 'fast' } });
@@ -133,20 +158,5 @@ describe('sample driver', () => {
     assert.deepEqual(d.driver.volumes()[0]?.mutableParameters, { iops: '2', tier: 'fast' });
     const colour = { volumeId, mutableParameters: { colour: 'red' } };
     assert.match(await d.refusal(controllerModifyVolume, colour), /^InvalidArgument: .* colour/);
-  });
-
-  it('lets a hook answer, or fail after the work', async () => {
-    await start({
-      onCall: async ({ method, count, proceed }) => {
-        if (method !== 'CreateVolume' || count > 2) return undefined;
-        if (count === 1) return { volume: { volumeId: 'scripted' } };
-        await proceed();
-        throw new DriverStatus(Code.Unavailable, 'lost');
-      },
-    });
-    assert.equal((await make('a')).volumeId, 'scripted');
-    assert.equal(d.driver.volumes().length, 0);
-    assert.equal(await d.refusal(createVolume, volumeRequest('a')), 'Unavailable: lost');
-    assert.equal(d.driver.volumes().length, 1);
   });
 });
