@@ -24,7 +24,7 @@ export interface Child {
   stop(graceMs: number): Promise<void>;
 }
 
-/** The longest pause before a restart. A child that ran for longer is restarted soon again. */
+/** The longest pause before a restart. After a child ran for longer, the pauses begin anew. */
 const RESTART_MAX_MS = 10_000;
 
 /** Starts a child process, and starts it again whenever it ends, until it is stopped. The child's
@@ -96,7 +96,7 @@ function runOnce(
 ): Promise<{ code: number | null; signal: NodeJS.Signals | null }> {
   return new Promise((resolve) => {
     const [file, ...args] = plan.command;
-    // In its own process group: Ctrl-C in a terminal reaches the parent only, which then stops its
+    // In its own process group: Ctrl-C in a terminal reaches only the parent, which then stops its
     // children in order.
     const child = spawn(file, args, {
       env: plan.env,

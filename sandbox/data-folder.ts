@@ -3,15 +3,15 @@ import { join } from 'node:path';
 import { messageOf } from '#src/runtime/error-message.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 
-/** Says that an earlier sandbox made the folder. */
+/** This file shows that an earlier sandbox made the folder. */
 const MARK = '.sutler-sandbox';
-/** Has the process id of the sandbox that uses it. */
+/** This file has the process id of the sandbox that uses the folder. */
 const LOCK = 'pid';
 
-/** Makes the sandbox's folder, or removes what an earlier sandbox left in it. Only this user may
- * enter it then, and no second sandbox uses it. Links in it are removed, not followed.
- * @returns frees it for the next sandbox
- * @throws UsageError if it is not this user's alone, has other contents, or is in use */
+/** Makes the sandbox's folder, or removes what an earlier sandbox left in it (links too, without
+ * following them). After that only this user can enter it, and no second sandbox can use it.
+ * @returns frees the folder for the next sandbox
+ * @throws UsageError if other users can enter it, it has other contents, or it is in use */
 export async function takeDataFolder(path: string): Promise<() => Promise<void>> {
   await mkdir(path, { recursive: true, mode: 0o700 }).catch((error: unknown) =>
     refuse(path, `can't be made (${messageOf(error)})`),

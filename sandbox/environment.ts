@@ -38,14 +38,14 @@ export interface Environment {
   readonly socket: string;
   /** Contains the password, so it must not be printed. */
   readonly redisUrl: string;
-  /** What the processes announce, by "PROCESS FACT": addresses, pids, the dashboard's login. */
+  /** By "PROCESS FACT": addresses, pids, the dashboard's login. */
   readonly facts: Readonly<Record<string, string>>;
 }
 
 /** Starts the Kubernetes API with its volume binder and scheduler, the sample driver, `sutler all`,
  * and the event sender if there are webhooks, each as a child process. Their output goes to files
  * in the data folder.
- * @returns undefined when the signal aborts meanwhile */
+ * @returns undefined if a child ends early or the signal aborts */
 export async function startEnvironment(
   options: EnvironmentOptions,
 ): Promise<Environment | undefined> {
@@ -73,9 +73,9 @@ export async function startEnvironment(
   const all = [
     '--dashboard-address=127.0.0.1:0',
     '--http-endpoint=127.0.0.1:0',
-    // A volume on another node than the selected one would be of no use to its pod.
+    // A pod could not use a volume on another node than the selected one.
     '--strict-topology',
-    // No pod that could own the CSIStorageCapacity objects runs here.
+    // There is no pod here that could own the CSIStorageCapacity objects.
     '--capacity-ownerref-level=-1',
     ...(sendsWebhooks ? ['--webhook-address=127.0.0.1:0'] : []),
     ...options.argv,

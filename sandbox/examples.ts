@@ -21,7 +21,7 @@ const KINDS: ReadonlyMap<string, Resource> = new Map(
   [claims, volumes, classes, secrets, pods].map((resource) => [resource.kind, resource]),
 );
 
-/** Of kubectl: without it, apply warns of each object. */
+/** kubectl's annotation; without it, apply warns about each object. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
 /** Reads every YAML file of a folder, in the order of the file names. Classes and secrets come
@@ -45,7 +45,7 @@ export async function readExamples(folder: string): Promise<readonly Example[]> 
     }
   }
   const order = (example: Example): number =>
-    // Not found is -1, which becomes the largest number.
+    // `>>> 0` turns -1 (not found) into the largest number.
     [classes, secrets].indexOf(example.resource) >>> 0;
   return examples.sort((a, b) => order(a) - order(b));
 }
@@ -67,8 +67,8 @@ function readExample(document: unknown): Example {
   };
 }
 
-/** Creates an object as kubectl apply does, which then takes it for its own. If it exists already,
- * it is left as it is. */
+/** Creates an object as kubectl apply does, so that apply can change it later. Leaves an existing
+ * object as it is. */
 export async function createExample(
   client: KubeClient,
   { resource, namespace, object }: Example,

@@ -8,20 +8,20 @@ import { processFlags } from '#src/runtime/process-flags.ts';
 export const summary =
   'runs sutler on this machine with a small Kubernetes API and a sample driver, for trying it out';
 
-/** The flags of the sandbox. It passes all its arguments on to `sutler all`, which ignores those
- * that are not its own. */
+/** The flags of the sandbox. It passes all its arguments on to `sutler all`, which ignores the
+ * sandbox's own. */
 export const flags = defineFlags({
   ...processFlags,
   'redis-url': {
     type: 'string',
     default: '',
     env: 'REDIS_URL',
-    help: 'Redis for queues. Empty: one that is started with the sandbox and ends with it.',
+    help: 'Redis for queues. Empty: the sandbox starts its own, and stops it at the end.',
   },
   'data-dir': {
     type: 'string',
     default: '.sutler/sandbox',
-    help: 'Folder for all files that are written. Emptied at start.',
+    help: 'Folder for all files of the sandbox, which empties it at its start.',
   },
   'driver-config': {
     ...driverConfigFlags['driver-config'],
@@ -57,7 +57,7 @@ export const flags = defineFlags({
     type: 'bool',
     default: true,
     help:
-      'Give the sample driver topology and each node a pool of its own, some of them small. ' +
+      'Give the sample driver topology and each node a pool of its own, one of them small. ' +
       'Off: one pool that all nodes reach.',
   },
   'driver-delay': {

@@ -15,7 +15,7 @@ export interface LeftoverOptions {
   readonly redisUrl: string;
   readonly redisAccess: RedisAccess;
   readonly prefix: string;
-  /** Address of its socket. */
+  /** Address of the driver's socket. */
   readonly driver: string;
   readonly clock: Clock;
   readonly log: Logger;

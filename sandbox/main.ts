@@ -21,16 +21,16 @@ import { pods } from './resources.ts';
 import { describeEnvironment, INTRODUCTION, shellSettings } from './texts.ts';
 import { waitForRedis } from './wait-for-redis.ts';
 
-/** The command line without the sandbox, as it is shipped. */
+/** The shipped command line, without the sandbox. */
 const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
 const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
-/** Far more than a handful of claims takes: after this, something is broken. */
+/** Far more than a handful of claims needs. */
 const EXAMPLES_TIMEOUT_MS = 60_000;
 
 type Context = ProcessContext<typeof flags>;
 
-/** `npm start`: starts everything as child processes, provisions the examples, and prints what can
- * be tried next. */
+/** `npm start`: starts everything as child processes, provisions the examples, and prints what to
+ * try next. */
 export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'sandbox', summary, table: flags, start });
 }
@@ -79,7 +79,7 @@ async function open(context: Context, access: RedisAccess): Promise<Environment 
   const { flags, log, closers, stopping } = context;
   const dataDir = resolve(flags.dataDir);
   closers.add('data folder', await takeDataFolder(dataDir));
-  // The path of a socket may have 107 bytes, which that of the data folder may exceed.
+  // The path of a socket may have at most 107 bytes, and the data folder's path may be longer.
   const sockets = await mkdtemp(join(tmpdir(), 'sutler-'));
   closers.add('folder of sockets', () => rm(sockets, { recursive: true, force: true }));
   if (flags.redisUrl !== '') {
@@ -118,7 +118,7 @@ async function provisionExamples(run: Run): Promise<readonly string[]> {
   return progress.waitUntilReady(signalWithin(context.stopping, EXAMPLES_TIMEOUT_MS));
 }
 
-/** Writes the file for a shell, and prints what runs and what can be tried. */
+/** Writes the file for a shell, and prints what runs and what to try. */
 async function printNext({ context, examples, environment }: Run, folder: string): Promise<void> {
   const { flags } = context;
   const shellFile = join(resolve(flags.dataDir), 'shell');

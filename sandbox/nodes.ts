@@ -7,8 +7,8 @@ import { csiDrivers } from './resources.ts';
 
 const DRIVER = 'sample.csi.sutler.dev';
 
-/** The nodes of `npm start`, and the sizes of their pools. The one of node-b1 is smaller than the
- * claim of examples/4-full-node.yaml. */
+/** The nodes of `npm start`, and the sizes of their pools. node-b1's pool is smaller than the claim
+ * of examples/4-full-node.yaml. */
 export const SANDBOX_NODES = [
   { name: 'node-a1', zone: 'zone-a', size: '10Gi' },
   { name: 'node-a2', zone: 'zone-a', size: '10Gi' },

@@ -66,7 +66,7 @@ export class Progress {
   }
 
   /** Resolves when all claims are Bound and all pods Running, or at the signal.
-   * @returns what is not */
+   * @returns the claims and pods that are not */
   async waitUntilReady(signal: AbortSignal): Promise<readonly string[]> {
     await this.#until(() => this.#waiting.size === 0, signal);
     return [...this.#waiting.keys()].map((example) =>
@@ -77,7 +77,7 @@ export class Progress {
   }
 
   /** Resolves when no PersistentVolume is left, or at the signal.
-   * @returns the names of those that are left */
+   * @returns the names of the volumes that are left */
   async waitUntilNoVolumes(signal: AbortSignal): Promise<readonly string[]> {
     await this.#volumes.waitForSync(signal).catch(() => undefined);
     await this.#until(() => this.#volumes.size === 0, signal);
@@ -103,7 +103,7 @@ export class Progress {
 
   #lineOfClaim(key: string, afterMs: number): string | undefined {
     const claim = this.#claims.get(key);
-    // The watch of claims may be ahead of that of volumes.
+    // The watch of claims may be ahead of the watch of volumes.
     const volume = this.#volumes.get(claim?.spec.volumeName ?? '');
     if (claim?.status?.phase !== 'Bound' || volume === undefined) return undefined;
     const node = nodeOf(volume);
@@ -111,7 +111,7 @@ export class Progress {
     return `${key.padEnd(18)} Bound after ${afterMs} ms${place}`;
   }
 
-  /** Names the pod's node, and the nodes that were tried before. */
+  /** Names the pod's node, and the nodes that the scheduler tried before. */
   #lineOfPod(key: string, afterMs: number): string | undefined {
     const pod = this.#pods.get(key);
     const node = pod?.spec.nodeName;

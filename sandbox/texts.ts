@@ -41,17 +41,17 @@ Or try in another terminal:
   kubectl delete pvc ${next.claim}    # deletes its volume too
   kubectl apply -f ${next.examplesFolder}     # creates it again
   sutler audit                  # compares the driver's volumes with the PersistentVolumes
-  sutler drain --wait           # new claims wait from now on
+  sutler drain --wait           # from now on new claims wait
   sutler drain --undo
-  sutler uninstall              # refuses, since sutler is at work
+  sutler uninstall              # refuses, because sutler is running
   sutler --help
 
 Press Ctrl-C to stop everything.`;
 }
 
-/** What a shell has to read before kubectl and sutler are tried on the sandbox. Only sutler gets
- * the gateway and Redis: `npm start` and `npm test` in that shell have their own. Contains the
- * password of the sandbox's Redis; a Redis that the user has named is left out.
+/** The settings with which kubectl and sutler in a shell use the sandbox. Only sutler gets the
+ * gateway and Redis, because `npm start` and `npm test` in that shell have their own. Contains the
+ * password of the sandbox's own Redis, but not a Redis that the user has named.
  * @param cli  path of the compiled cli.js */
 export function shellSettings(
   { kubeconfig, redisUrl, facts }: Environment,

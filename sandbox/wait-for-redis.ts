@@ -4,7 +4,7 @@ import { checkSettings } from '#src/redis/settings.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import type { Logger } from '#src/runtime/log.ts';
 
-/** Connecting takes a moment; only a problem that lasts longer is reported. */
+/** Connecting takes some time; only a problem that lasts longer is reported. */
 const REPORT_AFTER_TRIES = 10;
 const RETRY_MS = 100;
 

@@ -18,13 +18,11 @@ export const flags = defineFlags({
   scheduler: {
     type: 'bool',
     default: false,
-    help: 'Give pods a node by their volumes.',
+    help: 'Give each pod a node that its volumes allow.',
   },
   'kubeconfig-out': {
     type: 'string',
     default: '',
-    help:
-      'File to which a kubeconfig for this server is written, readable only by its owner. ' +
-      'Empty: none.',
+    help: 'File for the kubeconfig of this server, readable only by its owner. Empty: none.',
   },
 });

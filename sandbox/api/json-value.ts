@@ -42,7 +42,7 @@ export function setMember(target: JsonObject, name: string, value: Json | undefi
   else target[name] = value;
 }
 
-/** The member at a path of names, or undefined where the path ends early. */
+/** The member at a path of names, or undefined if the path ends early. */
 export function memberAt(value: Json | undefined, ...path: readonly string[]): Json | undefined {
   let here = value;
   for (const name of path) {
@@ -64,7 +64,7 @@ export function plainText(value: Json | undefined): string {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
-/** The texts of a list at a path; items that are no text are left out. */
+/** The texts of a list at a path, without the items that are no text. */
 export function textsAt(value: Json | undefined, ...path: readonly string[]): string[] {
   const found = memberAt(value, ...path);
   return Array.isArray(found)
@@ -78,7 +78,7 @@ export function objectAt(value: Json | undefined, ...path: readonly string[]): J
   return isObject(found) ? found : {};
 }
 
-/** The object that is a member of another one; a new one where there is none. */
+/** The object in a member of another object; creates it if it is missing. */
 export function childOf(parent: JsonObject, name: string): JsonObject {
   const found = parent[name];
   if (isObject(found)) return found;

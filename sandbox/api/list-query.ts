@@ -59,7 +59,7 @@ export function parseRevision(text: string): number {
 
 /** One page of a list. All pages of one list name the version of the first: later pages may have
  * newer objects, and a watch from that version sends their changes again.
- * @throws ApiError 410 where the history since that version is no longer kept, 504 for a version in
+ * @throws ApiError 410 if the history since that version is no longer kept, 504 for a version in
  *   the future */
 export function listPage(store: Store, collection: Collection, query: ListQuery): ListPage {
   const asked = query.resourceVersion === '' ? 0 : parseRevision(query.resourceVersion);
@@ -108,7 +108,7 @@ function parseContinue(token: string): ContinueToken {
     const parsed: unknown = JSON.parse(Buffer.from(token, 'base64url').toString());
     if (isObject(parsed)) return { revision: Number(parsed['rv']), after: textAt(parsed, 'start') };
   } catch {
-    // No JSON: the same answer as for a token of another shape.
+    // Not JSON: the same answer as for a token of another shape.
   }
   throw badRequest('invalid continue token: continue key is not valid');
 }

@@ -3,7 +3,7 @@ const SUBDOMAIN = `${LABEL}(\\.${LABEL})*`;
 const subdomainForm = new RegExp(`^${SUBDOMAIN}$`);
 
 /** Why a text is no DNS subdomain (the form of object names), in the real server's words; undefined
- * where it is one. */
+ * if it is one. */
 export function subdomainComplaint(name: string): string | undefined {
   if (name.length > 253) return 'must be no more than 253 bytes';
   if (subdomainForm.test(name)) return undefined;

@@ -56,7 +56,7 @@ export interface Deleted {
   readonly gone: boolean;
 }
 
-/** The API's operations without HTTP. Every one throws ApiError for what it refuses. */
+/** The API's operations without HTTP. Each throws ApiError if it refuses. */
 export class Operations {
   readonly registry: Registry;
   readonly store: Store;
@@ -68,7 +68,8 @@ export class Operations {
     this.#nowMs = nowMs;
   }
 
-  /** The stored object; 404 where there is none. */
+  /** The stored object.
+   * @throws ApiError 404 */
   get(place: Place): Stored {
     const found = this.#found(place);
     if (found === undefined) throw notFound(place.resource, place.name);
@@ -109,7 +110,7 @@ export class Operations {
     if (current !== undefined)
       return { stored: this.#replace(place, current, cloneJson(raw), options), created: false };
     if (resource.createsOnUpdate !== true) throw notFound(resource, name);
-    // The resourceVersion of an object that was deleted since does not count.
+    // Ignores the resourceVersion of an object that was deleted.
     const { resourceVersion: _old, ...metadata } = objectAt(raw, 'metadata');
     const stored = this.create(resource, namespace, { ...raw, metadata }, options);
     return { stored, created: true };
@@ -258,8 +259,8 @@ function generatedName(prefix: string): string {
 }
 
 /** The metadata of a new object: the given members, and those that the server sets.
- * @throws ApiError 400 for another namespace, 500 where the object has a resourceVersion, as the
- *   real server does */
+ * @throws ApiError 400 for another namespace, 500 if the object has a resourceVersion, as the real
+ *   server does */
 function newMetadata(namespace: string | undefined, given: JsonObject, nowMs: number): Metadata {
   checkNamespace(given, namespace);
   if (textAt(given, 'resourceVersion') !== '') {
@@ -278,7 +279,7 @@ function newMetadata(namespace: string | undefined, given: JsonObject, nowMs: nu
   };
 }
 
-/** An update of the main object leaves its status as it is, an update of the status the rest. */
+/** Merges an update: of the main object, which keeps its status, or of the status alone. */
 function mergedParts(
   resource: Resource,
   old: KubeObject,

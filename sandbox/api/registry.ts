@@ -44,7 +44,7 @@ const BUILT_IN: readonly Resource[] = [
   volumeAttributesClasses,
 ];
 
-/** The kinds that are served. Custom ones can be added and removed. */
+/** The kinds that this server serves. Custom kinds can be added and removed. */
 export class Registry {
   readonly #byPath = new Map<string, Resource>();
 

@@ -12,7 +12,7 @@ export interface Column {
   readonly cell: (object: KubeObject, nowMs: number) => Json;
 }
 
-/** What rules may read beside the object itself. */
+/** What rules may read besides the object itself. */
 export interface RuleContext {
   readonly nowMs: number;
   /** All objects of a resource. */
@@ -25,8 +25,7 @@ export interface Problem {
   readonly why: string;
 }
 
-/** The definition of one kind. Its functions may change the object that they are given, but not
- * `old`, which is stored. */
+/** The definition of a kind. Its functions may change `object`, but not `old`, which is stored. */
 export interface Resource extends Named {
   readonly version: string;
   readonly singular: string;
@@ -43,9 +42,9 @@ export interface Resource extends Named {
   readonly beforeCreate?: (object: KubeObject, context: RuleContext) => void;
   /** Sets what the server sets when an object changes. */
   readonly beforeUpdate?: (object: KubeObject, old: KubeObject, context: RuleContext) => void;
-  /** What is wrong with a new or changed object; undefined where nothing is. */
+  /** What is wrong with a new or changed object; undefined if nothing is. */
   readonly validate?: (object: KubeObject) => Problem | undefined;
-  /** What is wrong with a change; undefined where nothing is. Not asked about a status. */
+  /** What is wrong with a change; undefined if nothing is. Not called for the status. */
   readonly validateUpdate?: (object: KubeObject, old: KubeObject) => Problem | undefined;
 }
 

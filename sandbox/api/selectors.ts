@@ -49,8 +49,8 @@ const LABEL_FORMS: readonly (readonly [RegExp, (...groups: string[]) => LabelTes
   ],
 ];
 
-/** A label selector as a test; undefined where it selects everything.
- * @throws ApiError 400 where it can't be parsed */
+/** A label selector as a test; undefined if it selects everything.
+ * @throws ApiError 400 if it can't be parsed */
 export function parseLabelSelector(text: string): Selector | undefined {
   const tests = requirements(text).map(labelTest);
   return tests.length === 0
@@ -69,9 +69,9 @@ function labelTest(text: string): LabelTest {
   );
 }
 
-/** A field selector as a test; undefined where it selects everything. Any field can be selected by
- * its path; a real server knows a few for each kind.
- * @throws ApiError 400 where it can't be parsed */
+/** A field selector as a test; undefined if it selects everything. It may use the path of any
+ * field; a real server knows only a few fields of each kind.
+ * @throws ApiError 400 if it can't be parsed */
 export function parseFieldSelector(text: string): Selector | undefined {
   const tests = requirements(text).map((requirement): Selector => {
     const match = /^([^=!]+?)(==|=|!=)(.*)$/.exec(requirement);
@@ -85,7 +85,7 @@ export function parseFieldSelector(text: string): Selector | undefined {
   return tests.length === 0 ? undefined : (object) => tests.every((test) => test(object));
 }
 
-/** Both selectors as one test; undefined where there are none. */
+/** Both selectors as one test; undefined if there is no selector. */
 export function bothSelectors(
   a: Selector | undefined,
   b: Selector | undefined,

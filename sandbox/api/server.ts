@@ -26,7 +26,7 @@ export interface SandboxApiOptions {
 
 /** A running Kubernetes API on loopback. Its objects live in memory only. */
 export interface SandboxApi {
-  /** With the token that is the only credential. */
+  /** Contains the token, which is the only credential. */
   readonly url: string;
   /** The text of a kubeconfig for it. */
   kubeconfig(): string;
@@ -37,7 +37,7 @@ export interface SandboxApi {
   watchCount(plural?: string): number;
   /** Ends the running watches of a kind, or of all kinds: by closing the connection (`cut`),
    * cleanly (`end`), or with an ERROR event 410 (`expire`).
-   * @returns how many */
+   * @returns how many it ended */
   stopWatches(how: 'cut' | 'end' | 'expire', plural?: string): number;
   close(): Promise<void>;
 }
@@ -46,7 +46,7 @@ const HALF_AN_HOUR_MS = 30 * 60 * 1000;
 const FIRST_NAMESPACES = ['default', 'kube-node-lease', 'kube-public', 'kube-system'];
 
 /** Starts the API. It listens when the promise resolves.
- * @throws Error with code EADDRINUSE where the port is taken */
+ * @throws Error with code EADDRINUSE if the port is taken */
 export async function startSandboxApi(options: SandboxApiOptions): Promise<SandboxApi> {
   const nowMs = () => Date.now();
   const registry = new Registry();

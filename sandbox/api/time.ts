@@ -3,7 +3,7 @@ export function timestamp(nowMs: number): string {
   return `${new Date(nowMs).toISOString().slice(0, 19)}Z`;
 }
 
-/** The time since then, in the form of kubectl's AGE column. */
+/** The time since a timestamp, in the form of kubectl's AGE column. */
 export function ageOf(since: string, nowMs: number): string {
   const sinceMs = Date.parse(since);
   if (Number.isNaN(sinceMs)) return '<unknown>';

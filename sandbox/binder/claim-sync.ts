@@ -48,8 +48,8 @@ export class ClaimSync {
     else this.#syncNamed(claim);
   }
 
-  /** A claim that names its volume: binds it, or marks the claim as lost if it was Bound and the
-   * volume is gone or belongs to another claim. */
+  /** Binds a claim that names its volume. Marks the claim as lost if it was Bound and the volume is
+   * gone or belongs to another claim. */
   #syncNamed(claim: KubeObject): void {
     const volume = this.#volume(textAt(claim, 'spec', 'volumeName'));
     const isOwn = volume !== undefined && isFor(volume, claim);
@@ -99,7 +99,7 @@ export class ClaimSync {
     } else this.#requestVolume(claim, storageClass);
   }
 
-  /** The smallest of the volumes that fits a claim. */
+  /** The smallest of these volumes that fits the claim. */
   #bestOf(names: Iterable<string>, claim: KubeObject): KubeObject | undefined {
     let best: KubeObject | undefined;
     for (const name of names) {
@@ -127,7 +127,7 @@ export class ClaimSync {
   }
 
   /** Writes the volume, its phase, the claim and its status, in the order of the real controller.
-   * Each write is left out if it would change nothing. */
+   * Skips each write that would change nothing. */
   #bind(volume: KubeObject, claim: KubeObject): void {
     const { kind, apiVersion, metadata } = claim;
     const { name, namespace, uid, resourceVersion } = metadata;
@@ -152,7 +152,7 @@ export class ClaimSync {
     this.#patchStatus(claim, {
       phase: 'Bound',
       accessModes: memberAt(volume, 'spec', 'accessModes') ?? null,
-      // The capacity of a Bound claim changes by a resize only.
+      // Only a resize changes the capacity of a Bound claim.
       ...(memberAt(claim, 'status', 'capacity', 'storage') === undefined
         ? { capacity: memberAt(volume, 'spec', 'capacity') ?? null }
         : {}),

@@ -1,8 +1,7 @@
 import { objectAt, textAt } from '../api/json-value.ts';
 import type { KubeObject } from '../api/kube-object.ts';
 
-/** The names of volumes by the claim in their claimRef, to find a claim's volume without reading
- * all. */
+/** The names of volumes by the claim in their claimRef, to find a claim's volume quickly. */
 export class VolumeIndex {
   readonly #byClaim = new Map<string, Set<string>>();
   readonly #claimOf = new Map<string, string>();

@@ -20,7 +20,7 @@ export function syncVolume(operations: Operations, volume: KubeObject): void {
   });
 }
 
-/** The phase that the volume should have; undefined where the sync of its claim decides that. */
+/** The phase that the volume should have; undefined if the sync of its claim decides that. */
 function phaseOf(operations: Operations, volume: KubeObject): VolumePhase | undefined {
   const uid = textAt(volume, 'spec', 'claimRef', 'uid');
   // Without a claim, or reserved for a claim that does not exist yet.

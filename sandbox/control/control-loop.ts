@@ -4,11 +4,11 @@ import type { Operations } from '../api/operations.ts';
 import type { Resource } from '../api/resource.ts';
 import type { Change } from '../api/store.ts';
 
-/** Keys per turn of the event loop, so that API requests are served in between. */
+/** Keys per turn of the event loop, so that the server can answer requests in between. */
 const BATCH = 64;
 
-/** The loop of a controller: it is told of every change at once, and handles each changed key once,
- * in the order of the first change. */
+/** The loop of a controller: it collects the keys of all changes, and handles each changed key
+ * once, in the order of the first change. */
 export class ControlLoop {
   readonly #operations: Operations;
   readonly #log: Logger;
@@ -31,7 +31,7 @@ export class ControlLoop {
     this.#unsubscribe.push(() => listeners.delete(listener));
   }
 
-  /** Has `work` called soon. Work that is already waiting for the same key is replaced. */
+  /** Calls `work` soon. It replaces work that already waits for the same key. */
   enqueue(key: string, work: () => void): void {
     if (this.#isClosed) return;
     this.#dirty.set(key, work);
@@ -62,8 +62,7 @@ export class ControlLoop {
       try {
         work();
       } catch (error) {
-        // Not retried now, because the API would refuse it again; the next change of the object
-        // syncs it again.
+        // No retry now, because the API would refuse again; the next change syncs the object again.
         const why = error instanceof ApiError ? error.message : error;
         this.#log.warn({ key, err: why }, 'a controller of the sandbox could not write');
       }

@@ -2,8 +2,8 @@ import { type Json, memberAt, objectAt, textAt, textsAt } from '../api/json-valu
 
 export type Labels = Readonly<Record<string, string>>;
 
-/** Whether a label selector or a term of a node selector matches labels. An empty or absent one
- * matches all. */
+/** Whether a label selector or a term of a node selector matches labels. An empty or absent
+ * selector matches all. */
 export function selectsLabels(selector: Json | undefined, labels: Labels): boolean {
   const wanted = Object.entries(objectAt(selector, 'matchLabels'));
   const expressions = memberAt(selector, 'matchExpressions');

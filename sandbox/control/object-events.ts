@@ -3,8 +3,7 @@ import type { KubeObject } from '../api/kube-object.ts';
 import type { Operations } from '../api/operations.ts';
 import { timestamp } from '../api/time.ts';
 
-/** Events of one controller: one whenever what it has to say about an object changes, not one for
- * each sync. */
+/** Sends events of one controller, but only if the text differs from the object's last event. */
 export class ObjectEvents {
   readonly #operations: Operations;
   readonly #component: string;

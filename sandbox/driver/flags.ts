@@ -26,7 +26,7 @@ export const flags = defineFlags({
   'node-id': {
     type: 'string',
     default: 'sample-node',
-    help: 'Node ID that NodeGetInfo answers, with the topology of the pool of that name.',
+    help: 'Node ID in the answer of NodeGetInfo; its topology is that of the pool with this name.',
   },
   'delay-ms': {
     type: 'int',

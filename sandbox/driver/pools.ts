@@ -13,7 +13,7 @@ const ZONE_KEY = 'topology.kubernetes.io/zone';
 export interface Pool {
   /** Name of the node; '' for a pool that is not on a node, which serves every requirement. */
   readonly name: string;
-  /** What is said of where its volumes can be used; undefined: nothing. */
+  /** The topology of its volumes; undefined: none. */
   readonly segments: Segments | undefined;
   readonly capacityBytes: bigint;
 }
@@ -38,7 +38,7 @@ export class Pools {
     this.#store = store;
   }
 
-  /** Whether the driver says where its volumes can be used. */
+  /** Whether the driver has topology. */
   get haveTopology(): boolean {
     return this.#pools.some(({ segments }) => segments !== undefined);
   }
@@ -63,8 +63,8 @@ export class Pools {
     return this.#pools.filter((pool) => isIn(pool, [segments]));
   }
 
-  /** The first preferred term with room wins, then the first requisite term; of several pools of a
-   * term the one with the most free bytes.
+  /** Chooses a pool by the first preferred term with room, then by the first requisite term; among
+   * the pools of a term, the pool with the most free bytes.
    * @throws DriverStatus ResourceExhausted */
   choose(bytes: bigint, requirement: TopologyRequirement | undefined): Pool {
     const requisite = termsOf(requirement?.requisite);
@@ -94,7 +94,7 @@ export class Pools {
   }
 }
 
-/** Whether volumes of a pool can be used where one of the terms says. */
+/** Whether a pool is in one of the terms. */
 function isIn({ name, segments = {} }: Pool, terms: readonly Segments[]): boolean {
   return name === '' || terms.some((term) => hasSegments(segments, term));
 }

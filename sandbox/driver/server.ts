@@ -60,8 +60,8 @@ export interface SampleDriverOptions {
   /** Keep all calls in `calls`. Off by default, because requests contain secrets. */
   readonly record?: boolean;
   readonly clock?: Clock;
-  /** Storage that replicas of one driver share, instead of an own one in `dataDir`. Each replica
-   * still has its own locks. */
+  /** Storage that replicas of one driver share, in place of `dataDir`. Each replica still has its
+   * own locks. */
   readonly store?: VolumeStore;
 }
 

@@ -130,7 +130,7 @@ function identityOperations({ name, pools }: ServiceOptions): Operation[] {
   ];
 }
 
-/** A volume is published by a symbolic link to its file in place of a mount. */
+/** Publishes a volume by a symbolic link to its file, in place of a mount. */
 function nodeOperations(
   { nodeId, nodeSegments, store }: ServiceOptions,
   volumes: VolumeOperations,
@@ -167,7 +167,7 @@ function checkTarget<T extends NodePublishVolumeRequest | NodeUnpublishVolumeReq
   return request;
 }
 
-/** The target of a symbolic link; undefined where there is none. */
+/** The target of a symbolic link; undefined if there is no link. */
 function linkAt(path: string): string | undefined {
   const entry = lstatSync(path, { throwIfNoEntry: false });
   return entry?.isSymbolicLink() === true ? readlinkSync(path) : undefined;

@@ -7,8 +7,7 @@ import { DriverStatus } from './driver-status.ts';
 import type { OperationLocks } from './operation-locks.ts';
 import type { StoredSnapshot, VolumeStore } from './volume-store.ts';
 
-/** Implements the calls for snapshots. A snapshot outlives its volume and does not use capacity of
- * the pool. */
+/** Implements the calls for snapshots. A snapshot outlives its volume and uses no capacity. */
 export class SnapshotOperations {
   readonly #store: VolumeStore;
   readonly #locks: OperationLocks;
@@ -53,8 +52,7 @@ export class SnapshotOperations {
   }
 
   /** The snapshot that an earlier call with this name created.
-   * @throws DriverStatus AlreadyExists if it is of another volume, Aborted while it is being
-   *   deleted */
+   * @throws DriverStatus AlreadyExists if it is of another volume, Aborted during its deletion */
   #findExisting({ name, sourceVolumeId }: CreateSnapshotRequest): StoredSnapshot | undefined {
     const existing = this.#store.snapshots.byName(name);
     if (existing === undefined) return undefined;

@@ -31,7 +31,7 @@ export class VolumeOperations {
     this.#rules = rules;
   }
 
-  /** Room within these segments: altogether, and for one volume where there are several pools. */
+  /** Room within these segments: altogether, and for one volume if the pools are on nodes. */
   capacity(segments: Segments): MessageInitShape<typeof GetCapacityResponseSchema> {
     const { pools } = this.#rules;
     const free = pools.within(segments).map((pool) => pools.freeBytes(pool));
@@ -60,7 +60,7 @@ export class VolumeOperations {
       mutableParameters: { ...request.mutableParameters },
       ...(source === undefined ? {} : { source }),
     };
-    // Looked for again before the creation: another replica may have been faster.
+    // Looks again right before the creation, because another replica may have been faster.
     return (
       this.#findExisting(request, wanted) ??
       this.#rules.locks.run(
@@ -109,8 +109,8 @@ export class VolumeOperations {
   }
 
   /** The volume that an earlier call with this name created.
-   * @throws DriverStatus AlreadyExists if it differs from what is requested, Aborted while it is
-   *   being changed or deleted, OutOfRange */
+   * @throws DriverStatus AlreadyExists if it differs from the request, Aborted during its change or
+   *   deletion, OutOfRange */
   #findExisting(request: CreateVolumeRequest, wanted: Wanted): StoredVolume | undefined {
     const { store, locks, pools } = this.#rules;
     const range = rangeOf(request);
@@ -196,7 +196,7 @@ function capacityFor(range: Range, sourceBytes: bigint | undefined): bigint {
   if (bytes >= (sourceBytes ?? 0n) && isWithin(range, bytes)) return bytes;
   throw new DriverStatus(
     Code.OutOfRange,
-    `the source has ${sourceBytes} bytes, which is not what is asked for`,
+    `the source has ${sourceBytes} bytes, which the requested size does not allow`,
   );
 }
 

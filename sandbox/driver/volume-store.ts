@@ -10,7 +10,7 @@ interface Stored {
   /** The name given at creation; a repeated creation with it returns the same item. */
   readonly name: string;
   readonly capacityBytes: bigint;
-  /** The pool that it uses capacity of; absent: of the only one. */
+  /** The pool whose capacity it uses; absent: the only pool. */
   readonly pool?: string;
 }
 
@@ -28,9 +28,9 @@ export interface StoredVolume extends Stored {
   readonly mutableParameters: Readonly<Record<string, string>>;
 }
 
-/** Its capacity is that of the volume at the time of the snapshot. */
+/** A snapshot. Its capacity is the volume's when the snapshot was created. */
 export interface StoredSnapshot extends Stored {
-  /** Handle of the volume that it is a snapshot of; the volume may be deleted. */
+  /** Handle of its volume, which may be deleted. */
   readonly sourceVolume: string;
   readonly createdMs: number;
 }
@@ -58,7 +58,7 @@ class Store<T extends Stored> {
     mkdirSync(this.#folder, { recursive: true });
     for (const name of readdirSync(this.#folder).filter((each) => each.startsWith(prefix))) {
       const text = readFileSync(this.file(name), 'utf8');
-      // Only this driver writes its files, so what they contain is not checked.
+      // Only this driver writes its files, so it does not check their contents.
       this.#remember(
         JSON.parse(text, (key, value: unknown) =>
           key === 'capacityBytes' ? BigInt(String(value)) : value,
@@ -77,8 +77,8 @@ class Store<T extends Stored> {
     return [...this.#byHandle.values()].sort((a, b) => (a.handle < b.handle ? -1 : 1));
   }
 
-  /** A page of items. The token is the last handle of a page, so that items which are created or
-   * deleted meanwhile neither repeat nor hide others.
+  /** A page of items. The token is the last handle of a page, so that the next page is right even
+   * if items were created or deleted in between.
    * @throws DriverStatus for a negative size, and for a token of another list */
   page(
     isMeant: (item: T) => boolean,
@@ -114,7 +114,7 @@ class Store<T extends Stored> {
     return stored;
   }
 
-  /** Writes by rename, so that a process that is killed meanwhile leaves one of both items. */
+  /** Writes by rename, so that a killed process leaves either the old or the new item. */
   replace(item: T): void {
     const file = this.file(`new-${item.handle}`);
     writeFileSync(

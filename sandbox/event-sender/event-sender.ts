@@ -9,7 +9,7 @@ import type { Logger } from '#src/runtime/log.ts';
 
 export interface EventSenderOptions {
   readonly client: KubeClient;
-  /** URL that takes the events. */
+  /** URL that receives the events. */
   readonly sink: string;
   /** URL of the API server: the source of every event. */
   readonly source: string;
@@ -39,9 +39,9 @@ const IDLE_TIMEOUT_MS = 5 * 60_000;
 const PAUSES_MS = [100, 200, 400, 800, 1600];
 const OPERATIONS = { ADDED: 'add', MODIFIED: 'update', DELETED: 'delete' } as const;
 
-/** Sends the changes of claims and PersistentVolumes, as Knative's ApiServerSource does: those that
- * exist when it begins to watch are never announced, and what happens while it does not watch is
- * lost. The events of one kind are sent one after the other. */
+/** Sends the changes of claims and PersistentVolumes, as Knative's ApiServerSource does: it never
+ * announces objects that exist when it begins to watch, and misses changes while it does not watch.
+ * It sends the events of one kind one after the other. */
 export function startEventSender(options: EventSenderOptions): EventSender {
   const stopping = new AbortController();
   const sources = [claims, volumes].map((resource) => new Source(resource, options));
@@ -61,7 +61,7 @@ class Source {
   readonly #resource: Resource;
   readonly #options: EventSenderOptions;
   #isOpen: () => void = () => {};
-  /** After which version the next watch begins; undefined: from now on. */
+  /** The version after which the next watch begins; undefined: the latest. */
   #version: string | undefined;
   #lastSend: Promise<void> = Promise.resolve();
 
@@ -89,7 +89,7 @@ class Source {
       } catch (error) {
         if (stopping.aborted) break;
         log.warn({ err: error, resource: this.#resource.plural }, 'the watch failed');
-        // A version that is too old stays too old. What happens until the next list is lost.
+        // A version that is too old stays too old. Changes before the next list are lost.
         this.#version = undefined;
         await clock.sleep(PAUSE_AFTER_FAULT_MS, stopping);
       }
@@ -122,8 +122,8 @@ class Source {
 function cloudEvent(operation: string, object: WatchedObject, source: string) {
   const { kind, apiVersion, metadata } = object;
   const { name, namespace } = metadata;
-  // As Knative has it: /apis also for the core group, and an empty namespace for an object of the
-  // cluster.
+  // As Knative writes it: /apis also for the core group, and an empty namespace for cluster-scoped
+  // objects.
   const place = `/apis/${apiVersion}/namespaces/${namespace ?? ''}`;
   const where = namespace === undefined ? { kind, name } : { kind, namespace, name };
   return {
@@ -140,7 +140,7 @@ function cloudEvent(operation: string, object: WatchedObject, source: string) {
   };
 }
 
-/** @returns why the event was not taken */
+/** @returns why the receiver did not take the event; undefined if it did */
 async function post(
   url: string,
   event: ReturnType<typeof cloudEvent> & { readonly signal: AbortSignal },

@@ -10,5 +10,5 @@ export const summary =
 export const flags = defineFlags({
   ...processFlags,
   kubeconfig: kubeFlags.kubeconfig,
-  sink: { type: 'string', default: '', help: 'URL to which events are sent.' },
+  sink: { type: 'string', default: '', help: 'URL that receives the events.' },
 });

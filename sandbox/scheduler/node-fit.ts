@@ -4,11 +4,11 @@ import { SELECTED_NODE } from '#src/kube/keys.ts';
 import { type Labels, selectsLabels } from '../control/label-selector.ts';
 import type { PodClaims } from './pod-claims.ts';
 
-/** Why a node is left out whose pool is full, in the words of kube-scheduler. */
+/** Why a pod does not fit on a node with a full pool, in the words of kube-scheduler. */
 export const FULL = 'node(s) did not have enough free storage';
 
 /** Decides whether a pod with these claims fits on a node.
- * @returns the reason where it does not, in the words of kube-scheduler */
+ * @returns the reason if it does not, in the words of kube-scheduler */
 export function whyNotOn(node: KubeObject, pod: KubeObject, found: PodClaims): string | undefined {
   const { name, labels = {} } = node.metadata;
   if (memberAt(node, 'spec', 'unschedulable') === true) return 'node(s) were unschedulable';
@@ -25,8 +25,8 @@ export function whyNotOn(node: KubeObject, pod: KubeObject, found: PodClaims): s
   return isPossible ? undefined : "node(s) didn't find available persistent volumes to bind";
 }
 
-/** Whether a volume can be used on a node with these labels: it has no node affinity, or one of the
- * terms matches. */
+/** Whether a node with these labels can use a volume: the volume has no node affinity, or one of
+ * its terms matches. */
 function isReachable(volume: KubeObject, labels: Labels): boolean {
   const required = memberAt(volume, 'spec', 'nodeAffinity', 'required');
   return (
@@ -35,7 +35,8 @@ function isReachable(volume: KubeObject, labels: Labels): boolean {
   );
 }
 
-/** Whether a class's allowedTopologies contain a node with these labels. None allow every node. */
+/** Whether a class's allowedTopologies contain a node with these labels. Without them every node is
+ * allowed. */
 function allowsTopology(storageClass: KubeObject, labels: Labels): boolean {
   const terms = listAt(storageClass, 'allowedTopologies');
   return (

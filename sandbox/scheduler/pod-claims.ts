@@ -21,7 +21,7 @@ export interface PodClaims {
 }
 
 /** Reads the claims of a pod.
- * @returns a text where no node can fit yet, in the words of kube-scheduler */
+ * @returns a text if no node can fit yet, in the words of kube-scheduler */
 export function readPodClaims(operations: Operations, pod: KubeObject): PodClaims | string {
   const found: { volumes: KubeObject[]; waiting: WaitingClaim[] } = { volumes: [], waiting: [] };
   let hasUnbound = false;

@@ -27,7 +27,7 @@ interface Attempt {
   isWaiting: boolean;
 }
 
-/** When a pod is tried again on nodes where its volume could not be created. */
+/** When to try a pod again on nodes where its volume could not be created. */
 const RETRY_MS = 5_000;
 
 /** Gives each pod the first node that fits, by name: it writes that node on the pod's claims of
@@ -84,8 +84,8 @@ class SchedulerLoop implements Scheduler {
     else this.#proceed(pod, found, { attempt, nodeName: attempt.nodeName });
   }
 
-  /** Binds a pod to its chosen node when its claims are Bound. If the claims can't be Bound there,
-   * a node is chosen again. */
+  /** Binds a pod to its chosen node when its claims are Bound. If they can't be Bound there,
+   * chooses another node. */
   #proceed(
     pod: KubeObject,
     found: PodClaims,
@@ -150,7 +150,7 @@ class SchedulerLoop implements Scheduler {
     this.#events.record(pod, 'Warning', 'FailedScheduling', message);
   }
 
-  /** Tries the full nodes again after a while: a volume may have been deleted meanwhile. */
+  /** Tries the full nodes again after RETRY_MS, because a volume may have been deleted. */
   #retryLater(attempt: Attempt): void {
     if (attempt.isWaiting) return;
     attempt.isWaiting = true;

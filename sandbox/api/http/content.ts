@@ -29,9 +29,9 @@ export function acceptedForm(request: IncomingMessage): Form {
   return 'object';
 }
 
-/** The body of a request, sent as JSON or YAML; undefined where it is empty.
- * @throws ApiError 400 where it cannot be parsed, 413 where it is too large, 415 for protobuf of
- *   most kinds */
+/** The body of a request, sent as JSON or YAML; undefined if it is empty.
+ * @throws ApiError 400 if it can't be parsed, 413 if it is too large, 415 for protobuf of most
+ *   kinds */
 export async function readBody(request: IncomingMessage): Promise<Json | undefined> {
   const chunks: Buffer[] = [];
   let sizeBytes = 0;

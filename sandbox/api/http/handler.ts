@@ -11,8 +11,8 @@ import { parseRequest, type RequestInfo } from './request-info.ts';
 import type { Routes } from './routes.ts';
 
 /** Sees each request for a resource before it is handled, for tests.
- * @returns whether it is to be handled
- * @throws  ApiError as the answer */
+ * @returns whether the server should handle it
+ * @throws  ApiError, which becomes the answer */
 export type Intercept = (
   info: RequestInfo,
   request: IncomingMessage,
@@ -76,7 +76,7 @@ export class Handler {
       this.#deps.log.error({ err: error, method: request.method }, 'sandbox API failed to answer');
     if (response.headersSent) response.destroy();
     else {
-      // The rest of a refused body is not read, so the connection can't carry another request.
+      // Nobody reads the rest of a refused body, so the connection can't carry another request.
       if (!request.complete) response.setHeader('connection', 'close');
       sendError(response, known);
     }

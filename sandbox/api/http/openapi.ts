@@ -2,8 +2,8 @@ import type { JsonObject } from '../json-value.ts';
 import type { Registry } from '../registry.ts';
 import { apiVersionOf, type Resource } from '../resource.ts';
 
-/** What PATCH takes. kubectl looks here before `create`, `apply` and `edit`: whether it has to
- * validate objects itself, and whether there are dry runs. */
+/** The parameters of PATCH. Before `create`, `apply` and `edit`, kubectl reads here whether it must
+ * validate objects itself, and whether the server supports dry runs. */
 const PARAMETERS = ['dryRun', 'fieldValidation'].map((name) => ({ name, in: 'query' }));
 
 /** OpenAPI v3 as far as kubectl needs it, without schemas: the index, or the document of one group

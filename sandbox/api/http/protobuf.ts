@@ -3,8 +3,8 @@ import type { JsonObject } from '../json-value.ts';
 /** The first bytes of every protobuf object of Kubernetes. */
 const MAGIC = 'k8s\0';
 
-/** How the values of `data` are written in JSON, by the kinds that `kubectl create` sends in
- * protobuf: the only ones that are read in that form. */
+/** The JSON encoding of the values of `data`, by kind. This server reads protobuf only for these
+ * kinds, which `kubectl create` sends in protobuf. */
 const DATA: Readonly<Record<string, BufferEncoding>> = {
   Namespace: 'utf8',
   ServiceAccount: 'utf8',

@@ -13,7 +13,7 @@ import { WatchStream } from './watch-stream.ts';
 
 export interface RoutesOptions {
   readonly bookmarkIntervalMs: number;
-  /** How long a watch lasts that does not ask for a time-out. */
+  /** Duration of a watch that does not ask for a time-out. */
   readonly watchTimeoutMs: number;
   readonly nowMs: () => number;
 }
@@ -26,7 +26,7 @@ interface Call {
   readonly how: Presentation;
 }
 
-/** Answers requests for resources: calls the operation that method and path ask for, and sends its
+/** Answers requests for resources: calls the operation for the method and path, and sends its
  * result. */
 export class Routes {
   readonly watches = new Set<WatchStream>();
@@ -39,7 +39,7 @@ export class Routes {
   }
 
   /** Answers one request.
-   * @throws ApiError for every refusal; nothing was sent then */
+   * @throws ApiError for every refusal, before anything is sent */
   async serve(
     info: RequestInfo,
     request: IncomingMessage,
@@ -130,7 +130,7 @@ export class Routes {
   }
 }
 
-/** @throws ApiError 404 or 405 for what this resource does not serve */
+/** @throws ApiError 404 or 405 if this resource does not serve the request */
 function checkServed(
   resource: Resource,
   { verb, namespace, name, subresource }: RequestInfo,
@@ -156,7 +156,7 @@ function sendStored({ resource, response, how }: Call, code: number, stored: Sto
 }
 
 /** The object in the body of a request.
- * @throws ApiError 400 for another JSON value, and without a body */
+ * @throws ApiError 400 without a body, and for a body that is no object */
 async function objectIn({ request, resource }: Call): Promise<JsonObject> {
   const body = await readBody(request);
   if (isObject(body)) return body;

@@ -25,8 +25,8 @@ export interface WatchOptions {
   readonly nowMs: () => number;
 }
 
-/** A client with more unread bytes than this is disconnected, as by a real server. It can resume
- * from its last event. */
+/** A client with more unread bytes is disconnected, as a real server does. It can resume from its
+ * last event. */
 const BACKLOG_MAX_BYTES = 64 * 1024 * 1024;
 
 /** One running watch. */
@@ -46,8 +46,8 @@ export class WatchStream {
     this.#options = options;
   }
 
-  /** Sends what is already known, then every change until time-out, {@link end}, or the client
-   * disconnects. */
+  /** Sends the existing objects or the changes since `from`, then every change until the time-out,
+   * {@link end}, or the client disconnects. */
   start(): void {
     const { resource, query, from, bookmarks, timeoutMs, bookmarkIntervalMs } = this.#options;
     const collection = this.#store.collection(resource);
@@ -93,8 +93,7 @@ export class WatchStream {
     this.#finish();
   }
 
-  /** Corked data must be sent before the end of the answer: Node 22 and later would send it after
-   * it. */
+  /** Sends corked data before the end of the answer: Node 22 and later would send it afterwards. */
   #finish(): void {
     while (this.#response.writableCorked > 0) this.#response.uncork();
     this.#response.end();
@@ -109,7 +108,7 @@ export class WatchStream {
   /** Sends a change as this watch sees it: an object that begins to match is ADDED, one that no
    * longer matches is DELETED. */
   #sendChange(change: Change): void {
-    // A watch from a version that is not reached yet is silent until then, as on a real server.
+    // A watch from a future version is silent until the server reaches it, as on a real server.
     if (change.stored.revision <= this.#options.from) return;
     const is = change.type !== 'DELETED' && this.#selects(change.stored);
     const was = change.previous !== undefined && this.#selects(change.previous);

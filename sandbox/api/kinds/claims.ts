@@ -20,7 +20,7 @@ export const CLAIM_FINALIZER = 'kubernetes.io/pvc-protection';
 const BETA_CLASS = 'volume.beta.kubernetes.io/storage-class';
 const DEFAULT_CLASS = 'storageclass.kubernetes.io/is-default-class';
 
-/** The class that a claim or volume names; undefined where it names none. The old annotation takes
+/** The class that a claim or volume names; undefined if it names none. The old annotation takes
  * precedence over the field. */
 export function classOf(object: KubeObject): string | undefined {
   const name =
@@ -32,7 +32,7 @@ function beforeCreate(claim: KubeObject, context: RuleContext): void {
   claim['status'] = { phase: 'Pending' };
   const spec = childOf(claim, 'spec');
   const { dataSource, dataSourceRef } = spec;
-  // They are kept equal, unless the reference names a namespace.
+  // Keeps both equal, unless the reference names a namespace.
   if (isObject(dataSourceRef) && dataSourceRef['namespace'] === undefined)
     spec['dataSource'] ??= cloneJson(dataSourceRef);
   else if (isObject(dataSource)) spec['dataSourceRef'] ??= cloneJson(dataSource);

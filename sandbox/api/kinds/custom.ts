@@ -10,7 +10,7 @@ export const definitions = kindOf(
   {
     namespaced: false,
     hasStatus: true,
-    // A real server needs a moment until it serves the kind; this one serves it at once.
+    // A real server needs some time before it serves the kind; this one serves it at once.
     beforeCreate(object) {
       object['status'] = { conditions: [{ type: 'Established', status: 'True' }] };
     },

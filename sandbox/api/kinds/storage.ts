@@ -82,7 +82,7 @@ export const csiDrivers = kindOf(STORAGE, ['CSIDriver', 'csidrivers'], {
   ],
 });
 
-/** VolumeAttachments: volumes that are, or are to be, attached to a node. */
+/** VolumeAttachments: volumes that are attached to a node, or should be. */
 export const volumeAttachments = kindOf(STORAGE, ['VolumeAttachment', 'volumeattachments'], {
   namespaced: false,
   hasStatus: true,

@@ -8,15 +8,15 @@ import {
   type JsonObject,
 } from '../json-value.ts';
 
-/** The real server's answer to a patch that does not apply. It says neither which operation failed
- * nor why. */
+/** The real server's answer to a patch that does not apply. It does not say which operation failed,
+ * or why. */
 function doesNotApply(): ApiError {
   const message = 'the server rejected our request due to an error in our request';
   return new ApiError({ code: 422, reason: 'Invalid', message, details: {} });
 }
 
-/** Applies a JSON patch (RFC 6902) to a copy of the document. It knows neither `move` nor `copy`.
- * @throws ApiError 400 where the patch is no list of operations, 422 where an operation fails */
+/** Applies a JSON patch (RFC 6902) without `move` and `copy` to a copy of the document.
+ * @throws ApiError 400 if the patch is no list of operations, 422 if an operation fails */
 export function jsonPatch(document: Json, patch: Json): Json {
   if (!Array.isArray(patch)) throw badRequest('error decoding patch: it is no list of operations');
   const result = cloneJson(document);
@@ -44,7 +44,7 @@ function apply(document: Json, { op, path, value = null }: JsonObject): void {
   else delete (holder as JsonObject)[last];
 }
 
-/** @throws ApiError 422 where there is none */
+/** @throws ApiError 422 if there is no such child */
 function childOf(holder: Json, step: string): Json {
   const found = Array.isArray(holder)
     ? holder[Number(step)]

@@ -33,8 +33,8 @@ const RETAIN_KEYS = '$retainKeys';
 const ORDER = '$setElementOrder/';
 const DELETE_ITEMS = '$deleteFromPrimitiveList/';
 
-/** A merge patch in which some lists are merged item by item, and directives (members that begin
- * with `$`) delete and replace. An order that it asks for is not kept.
+/** Applies a merge patch that merges some lists item by item, and in which directives (members that
+ * begin with `$`) delete and replace. Ignores directives about the order.
  * @throws ApiError 400 for an item without its merge key */
 export function strategicPatch(target: JsonObject, patch: JsonObject): JsonObject {
   if (patch[PATCH] === 'replace') return withoutDirectives(patch);
