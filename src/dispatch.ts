@@ -9,15 +9,15 @@ import { version } from './runtime/version.ts';
 export interface Process {
   readonly flags: FlagTable;
   readonly summary: string;
-  /** Of one that does one thing and ends. */
+  /** Set for a command, which does one thing and ends. */
   readonly command?: CommandHelp;
-  /** Imports the process; only the one that is to run is loaded. */
+  /** Imports the process; only the chosen process is loaded. */
   readonly load: () => Promise<{ readonly main: (invocation: Invocation) => Promise<void> }>;
 }
 
-/** The flags of all processes that are no commands: each accepts those of the others, so that one
- * argument list serves all. Of a flag that several have, the first one's counts: ingest is first,
- * whose flags say which of them each driver may set. */
+/** The flags of all processes that are no commands: each accepts the flags of the others, so that
+ * one argument list serves all. If several have a flag, the first process counts: ingest, whose
+ * flags say which of them each driver may set. */
 export function flagsOf(processes: Readonly<Record<string, Process>>): FlagTable {
   const tables = Object.values(processes).map(({ flags, command }) => (command ? {} : flags));
   return Object.assign({}, ...tables.toReversed()) as FlagTable;
@@ -26,12 +26,12 @@ export function flagsOf(processes: Readonly<Record<string, Process>>): FlagTable
 /** Flags of the command line as a whole. */
 const OWN_FLAGS: ReadonlySet<string> = new Set(['--help', '-h', '--version']);
 
-/** The process that runs where the first argument is a flag, or there is none: it stands in for
- * external-provisioner, whose arguments are flags only. */
+/** The process that runs if the first argument is a flag, or there is none: it replaces
+ * external-provisioner, whose arguments are only flags. */
 const WITHOUT_NAME = 'all';
 
 /** Runs the process that the first argument names, or prints the version or the list of processes.
- * @returns the exit code where no process was started */
+ * @returns the exit code if no process was started */
 export async function dispatch(
   host: Host,
   processes: Readonly<Record<string, Process>>,

@@ -36,54 +36,54 @@ export interface CapacityControllerOptions {
   readonly classes: () => Iterable<Class>;
   /** The only node whose capacity is published; undefined for all. */
   readonly ownNode: string | undefined;
-  /** Takes what the workers have told since the last time. */
+  /** Takes the hints of the workers since the last time. */
   readonly takeHints: () => Promise<readonly string[]>;
   /** Finds the owner of the objects; undefined: they have none. */
   readonly findOwner: (signal: AbortSignal) => Promise<OwnerReference | undefined>;
   readonly isLeading: () => boolean;
   readonly manager: CapacityManager;
-  /** The one namespace that has our objects. */
+  /** The namespace of our objects. */
   readonly namespace: string;
   /** Value of --capacity-for-immediate-binding. */
   readonly includesImmediate: boolean;
   readonly pollMs: number;
   /** Driver calls at once. */
   readonly threads: number;
-  /** Of one driver call. */
+  /** Deadline of one driver call. */
   readonly timeoutMs: number;
-  /** After a failure. */
+  /** Delays after a failure. */
   readonly backoff: Backoff;
   /** Objects written per second, and above that at once; 0 or less per second: no limit. */
   readonly writes: { readonly perSecond: number; readonly burst: number };
   readonly metrics: Registry;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Pause between two looks at what has changed. */
+  /** Pause between two checks for changes. */
   readonly stepMs: number;
 }
 
-/** A value of storage capacity, and the objects that stand for it: one if all is well. */
+/** A value of storage capacity, and its objects: one if all is well. */
 interface Entry {
-  /** Undefined: of an object that stands for no value. */
+  /** Undefined: the object stands for no value. */
   readonly item: CapacityItem | undefined;
-  /** The parameters of its class; undefined: the value is not to be published. */
+  /** The parameters of its class; undefined: the value must not be published. */
   parameters: Readonly<Record<string, string>> | undefined;
-  /** When it was read from the driver last; before that, since when it is wanted. Unix ms. */
+  /** When the driver last reported it; until the first report, since when it is wanted. Unix ms. */
   readMs: number;
   /** By name. */
   readonly objects: Map<string, StorageCapacity>;
   failures: number;
-  /** When it is tried again after a failure. */
+  /** When to retry after a failure. */
   retryMs: number;
 }
 
 const OWNER_PAUSE_MS = 2_000;
 
 /** Publishes the storage capacity of a driver while this ingest leads. Asks the driver for all
- * values when it begins to lead and at each interval. Between intervals it asks for a value when a
- * node or class brings it, when a worker has named it, and when its object has come or gone. Writes
- * an object when its value has changed, and deletes objects that stand for no value. Upstream:
- * external-provisioner pkg/capacity/capacity.go. */
+ * values when it begins to lead and at each interval. Between intervals it asks for a value that is
+ * new because of a node or class, that a worker's hint names, or whose object was created or
+ * deleted. Writes an object when its value has changed, and deletes objects that stand for no
+ * value. Upstream: external-provisioner pkg/capacity/capacity.go. */
 export class CapacityController {
   readonly #options: CapacityControllerOptions;
   readonly #nodes: NodeWatch;
@@ -95,7 +95,7 @@ export class CapacityController {
   readonly #outage: Outage;
   /** By item id, or by the name of an object that stands for no value. */
   readonly #entries = new Map<string, Entry>();
-  /** What is to be looked at, in this order. */
+  /** The entries to refresh, in this order. */
   readonly #due = new Set<Entry>();
   readonly #running = new Map<Entry, Promise<void>>();
   #owner: OwnerReference | undefined;
@@ -131,19 +131,19 @@ export class CapacityController {
     });
     this.#loop = new PollLoop({
       step: () => this.#step(),
-      onError: (error) => log.error({ err: error }, 'storage capacity could not be looked after'),
+      onError: (error) =>
+        log.error({ err: error }, 'could not update storage capacity; trying again'),
       periodMs: options.stepMs,
       clock,
     });
   }
 
-  /** A node, a CSINode or a class has changed. */
+  /** To be called when a node, a CSINode or a class has changed. */
   changed(): void {
     this.#areItemsStale = true;
   }
 
-  /** Why nothing is published, or what is published may be wrong, in one line; undefined if all is
-   * well. */
+  /** Why published capacity is missing or may be wrong, in one line; undefined if all is well. */
   get trouble(): string | undefined {
     return this.#ownerTrouble ?? this.#nodes.trouble ?? this.#objects.trouble;
   }
@@ -176,7 +176,7 @@ export class CapacityController {
     return stepMs;
   }
 
-  /** Notes what is to be looked at now. */
+  /** Collects the entries to refresh now. */
   async #noteDue(nowMs: number, didLead: boolean): Promise<void> {
     if (!didLead || nowMs >= this.#nextPollMs) {
       this.#nextPollMs = nowMs + timerMs(this.#options.pollMs);
@@ -200,12 +200,15 @@ export class CapacityController {
       if (this.#stopped.signal.aborted) return;
       const trouble = `look up owner(s) of pod: ${messageOf(error)}`;
       if (trouble !== this.#ownerTrouble)
-        log.warn({ reason: trouble }, 'no capacity is published yet');
+        log.warn(
+          { reason: trouble },
+          'could not find the owner of CSIStorageCapacity objects: publishing none; trying again',
+        );
       this.#ownerTrouble = trouble;
     }
   }
 
-  /** Works out anew what should be published. */
+  /** Finds the values that should be published. */
   #updateItems(nowMs: number): void {
     this.#areItemsStale = false;
     const { classes, manager, includesImmediate } = this.#options;
@@ -247,18 +250,18 @@ export class CapacityController {
     else this.#put(object);
   }
 
-  /** An object is there. Its class and its segment never change. */
+  /** Notes an object that exists. Its class and its segment never change. */
   #put(object: StorageCapacity): void {
     const { name, uid } = object.metadata;
     const entry = this.#entryOf(objectId(object), itemOf(object));
     const isKnown = entry.objects.get(name)?.metadata.uid === uid;
     entry.objects.set(name, object);
-    // The watch may show what is being created before the API server has answered.
+    // The watch may show an object that we are creating before the API server has answered.
     const isBeingMade = this.#running.has(entry) && entry.objects.size === 1;
     if (!isKnown && !isBeingMade) this.#add(entry);
   }
 
-  /** An object is gone. */
+  /** Notes an object that is gone. */
   #remove(object: StorageCapacity): void {
     const { name, uid } = object.metadata;
     const id = objectId(object);
@@ -272,7 +275,7 @@ export class CapacityController {
   async #takeHints(): Promise<void> {
     const { takeHints, log } = this.#options;
     const hints = await takeHints().catch((error: unknown) => {
-      log.debug({ err: error }, 'could not read which capacity has changed');
+      log.debug({ err: error }, 'could not read the hints about capacity');
       return [];
     });
     if (hints.length === 0) return;
@@ -288,7 +291,7 @@ export class CapacityController {
     if (this.#isLeading) this.#due.add(entry);
   }
 
-  /** Begins with what is due, as far as the threads suffice. */
+  /** Refreshes the entries that are due, as many at once as there are threads. */
   #work(): void {
     for (const entry of this.#due) {
       if (this.#running.size >= this.#options.threads || this.#stopped.signal.aborted) return;
@@ -302,7 +305,7 @@ export class CapacityController {
     }
   }
 
-  /** Never rejects. */
+  /** Refreshes an entry. Never rejects. */
   async #look(entry: Entry): Promise<void> {
     const { backoff, clock } = this.#options;
     entry.retryMs = Infinity;
@@ -318,7 +321,7 @@ export class CapacityController {
     }
   }
 
-  /** Asks the driver for the value, if it is wanted, and leaves one object that has it; or none.
+  /** Asks the driver for the value, if it is wanted, and keeps one object with it; else no object.
    * @throws CsiError, KubeError, Error */
   async #publish(entry: Entry): Promise<void> {
     const { item, parameters } = entry;
@@ -326,7 +329,7 @@ export class CapacityController {
     const kept = isWanted ? chooseObject(entry.objects.values()) : undefined;
     for (const object of entry.objects.values()) {
       if (object === kept || !(await this.#mayWrite())) continue;
-      // Wanted again meanwhile, and so due again.
+      // The value is wanted again, so the entry is due again.
       if (!isWanted && entry.parameters !== undefined) return;
       await this.#deleteObject(object);
     }
@@ -356,7 +359,7 @@ export class CapacityController {
     const owner = this.#owner;
     const body = newCapacityObject({ item, reported, owner, manager, namespace });
     const made = await kube.create<StorageCapacity>(storageCapacities, namespace, body);
-    // The watch may show it later.
+    // The watch may show the object later.
     const { name } = made.metadata;
     if (!entry.objects.has(name)) entry.objects.set(name, transformCapacity(made));
   }
@@ -385,13 +388,13 @@ export class CapacityController {
     try {
       await kube.delete(storageCapacities, { namespace, name }, { preconditions: { uid } });
     } catch (error) {
-      // Another object has the name now.
+      // Another object has this name now.
       if (!isConflict(error)) throw error;
     }
   }
 
   /** Waits until an object may be written.
-   * @returns false if this process stops, or leads no more */
+   * @returns false if this process stops, or no longer leads */
   async #mayWrite(): Promise<boolean> {
     const { clock, isLeading } = this.#options;
     const { signal } = this.#stopped;

@@ -6,13 +6,13 @@ export const capacityFlags = perDriver({
     type: 'bool',
     default: false,
     help:
-      'Publishes CSIStorageCapacity objects in the namespace of the variable NAMESPACE. ' +
+      'Publishes CSIStorageCapacity objects in the namespace that the variable NAMESPACE names. ' +
       'ingest and jobs need the same value.',
     upstream: 'same',
   },
 });
 
-/** Those that ingest alone reads. */
+/** The flags that only ingest reads. */
 export const capacityIngestFlags = perDriver({
   'capacity-for-immediate-binding': {
     type: 'bool',
@@ -24,7 +24,7 @@ export const capacityIngestFlags = perDriver({
     type: 'durationMs',
     default: '1m',
     min: '100ms',
-    help: 'How often the driver is asked for every capacity; after a change it is asked at once.',
+    help: 'How often ingest asks the driver for every capacity; after a change it asks at once.',
     upstream: 'same; below 100ms is refused here',
   },
   'capacity-threads': {
@@ -46,28 +46,28 @@ export const capacityIngestFlags = perDriver({
   'kube-api-capacity-qps': {
     type: 'float',
     default: 1,
-    help: 'CSIStorageCapacity objects that are written per second; 0 or less: no limit.',
+    help: 'CSIStorageCapacity objects that ingest may write per second; 0 or less: no limit.',
     upstream: 'same; there also for leader election',
   },
   'kube-api-capacity-burst': {
     type: 'int',
     default: 5,
     min: 0,
-    help: 'Objects above --kube-api-capacity-qps that may be written at once.',
+    help: 'Objects that ingest may write at once above --kube-api-capacity-qps.',
     upstream: 'same',
   },
 });
 
-/** Where the objects are written, and whose they are. */
+/** Where the objects are, and who owns them. */
 export interface CapacityPlace {
   readonly namespace: string;
-  /** The pod of this process; undefined where the objects have no owner. */
+  /** The pod of this process; undefined if the objects have no owner. */
   readonly podName: string | undefined;
 }
 
 /** Reads what --enable-capacity needs from the environment.
- * @returns undefined where capacity is not published
- * @throws UsageError where a variable is not set */
+ * @returns undefined if capacity is not published
+ * @throws UsageError if a variable is not set */
 export function capacityPlace(
   flags: Pick<
     Flags<typeof capacityFlags & typeof capacityIngestFlags>,

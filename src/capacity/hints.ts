@@ -3,22 +3,21 @@ import { driverKey, type RedisPlace } from '../redis/key-prefix.ts';
 import type { Logger } from '../runtime/log.ts';
 import { type TopologyTerm, toTerm } from '../topology/term.ts';
 
-/* What runs of claims and volumes tell the leading ingest, so that it asks the driver again: a set
- * of texts in Redis. */
+/* Hints of runs, a set in Redis. The leading ingest takes them, and asks the driver again. */
 
-/** What a failed creation may have changed: the values of a class, in all segments. */
+/** The hint of a failed creation: the values of a class, in all segments, may have changed. */
 export function classHint(className: string): string {
   return JSON.stringify({ className });
 }
 
-/** What a volume in a segment may have changed: the segment's values, for all classes, since
- * classes may share a pool. */
+/** The hint of a volume in a segment: the segment's values may have changed, for all classes,
+ * because classes may share a pool. */
 export function segmentHint(segment: TopologyTerm): string {
   return JSON.stringify({ segment });
 }
 
-/** What changed when a volume was created or deleted: the segments that its node affinity names,
- * or its class if it has none. Upstream: external-provisioner pkg/capacity/provision.go
+/** The hints after a volume was created or deleted: the segments in its node affinity, or its class
+ * without a node affinity. Upstream: external-provisioner pkg/capacity/provision.go
  * refreshTopology. */
 export function volumeHints({
   nodeAffinity,
@@ -32,7 +31,7 @@ export function volumeHints({
 
 /** The segment that a term of a node affinity names: each label with one value. Upstream:
  * external-provisioner pkg/capacity/capacity.go termToSegment.
- * @returns undefined if it names none */
+ * @returns undefined if the term names no segment */
 export function segmentOfTerm(term: NodeSelectorTerm): TopologyTerm | undefined {
   if ((term.matchFields ?? []).length > 0) return undefined;
   const labels: [string, string][] = [];
@@ -44,33 +43,33 @@ export function segmentOfTerm(term: NodeSelectorTerm): TopologyTerm | undefined 
   return toTerm(Object.fromEntries(labels));
 }
 
-/** More are taken the next time. */
+/** Most hints that are taken at once. */
 const MOST_TAKEN = 1_000;
 
-/** Takes what the workers have told. A leader that dies right after it loses them; the next one
- * begins with all values. Rejects while Redis can't be reached. */
+/** Takes the workers' hints. If the leader then dies, they are lost, but the next leader refreshes
+ * all values. Rejects while Redis can't be reached. */
 export function takeHints(place: RedisPlace): Promise<readonly string[]> {
   return place.redis.spop(driverKey(place, 'capacity-hints'), MOST_TAKEN);
 }
 
-/** Tells the leading ingest that capacity may have changed. Never rejects and takes no time of the
- * run: a hint that is lost is made up for by the next poll. */
+/** Sends the leading ingest hints about capacity. Never rejects, and the run does not wait. If a
+ * hint is lost, the next poll finds the change. */
 export class CapacityHints {
   readonly #place: RedisPlace | undefined;
   readonly #log: Logger;
 
-  /** @param place  undefined without --enable-capacity: nothing is told */
+  /** @param place  undefined without --enable-capacity: sends nothing */
   constructor(place: RedisPlace | undefined, log: Logger) {
     this.#place = place;
     this.#log = log;
   }
 
-  /** A creation failed, or its end is unknown. */
+  /** To be called when a creation failed, or its end is unknown. */
   creationFailed(className: string): void {
     this.#add([classHint(className)]);
   }
 
-  /** The driver created or deleted this volume. */
+  /** To be called when the driver has created or deleted this volume. */
   volumeChanged(spec: Pick<VolumeSpec, 'nodeAffinity' | 'storageClassName'>): void {
     if (this.#place === undefined) return;
     const hints = volumeHints(spec);

@@ -2,8 +2,8 @@ import type { Class } from '../kube/objects.ts';
 import { type ClusterTopology, termOf } from '../topology/cluster-topology.ts';
 import type { TopologyTerm } from '../topology/term.ts';
 
-/** One value of storage capacity: how much room volumes of a class have in a segment. There is one
- * CSIStorageCapacity object for each. */
+/** One value of storage capacity: how much room volumes of a class have in a segment. Each has one
+ * CSIStorageCapacity object. */
 export interface CapacityItem {
   readonly className: string;
   readonly segment: TopologyTerm;
@@ -11,7 +11,7 @@ export interface CapacityItem {
 
 /** A value that should be published. */
 export interface WantedItem extends CapacityItem {
-  /** Those of the class. */
+  /** Of the class. */
   readonly parameters: Readonly<Record<string, string>>;
 }
 
@@ -20,8 +20,8 @@ export function describeItem({ className, segment }: CapacityItem): string {
   return `class ${className} in ${describeSegment(segment)}`;
 }
 
-/** Whether capacity is published for a class: the driver's own ones, those with immediate binding
- * only if asked for, because no scheduler reads them. Upstream: external-provisioner
+/** Whether to publish capacity for a class: for the driver's own classes, with immediate binding
+ * only if the flag says so, because no scheduler reads it. Upstream: external-provisioner
  * pkg/capacity/capacity.go isControlledByUs and onSCAddOrUpdate. */
 function hasCapacity(
   cls: Pick<Class, 'provisioner' | 'volumeBindingMode'>,
@@ -44,11 +44,10 @@ export function desiredItems(
     );
 }
 
-/** The parts of the cluster that the driver tells apart, each once: for every node that has the
- * driver, the values that the node's labels have for the driver's keys. A node that lacks one of
- * these labels, as while a driver registers, has no segment. A driver without keys has one empty
- * segment, the whole cluster. Upstream: external-provisioner pkg/capacity/topology/nodes.go
- * nodeTopology.sync. */
+/** The driver's segments, each once: for every node with the driver, the values of the node's
+ * labels for the driver's topology keys. A node that lacks one of these labels, for example while a
+ * driver registers, has no segment. A driver without keys has one empty segment, the whole cluster.
+ * Upstream: external-provisioner pkg/capacity/topology/nodes.go nodeTopology.sync. */
 export function segmentsOf(
   topology: Pick<ClusterTopology, 'csiNodes' | 'node'>,
 ): readonly TopologyTerm[] {
@@ -68,7 +67,7 @@ export function describeSegment(segment: TopologyTerm): string {
   return segment.map(([key, value]) => `${key}=${value}`).join(',');
 }
 
-/** Identity of an item, equal for equal ones. */
+/** Identity of an item; equal items have equal ids. */
 export function itemId({ className, segment }: CapacityItem): string {
   return JSON.stringify([className, segment]);
 }

@@ -32,7 +32,7 @@ export function capacityMetrics(registry: Registry, driver: string) {
   );
   const oldest = gauge(
     'sutler_capacity_oldest_age_seconds',
-    'Time since the oldest value of a class was read from the driver.',
+    'Time since the driver reported the oldest value of a class.',
     ['driver', 'class'],
   );
   let shown: readonly string[] = [];

@@ -9,13 +9,13 @@ import type { CapacityItem } from './items.ts';
 
 /* The CSIStorageCapacity objects. Upstream: external-provisioner pkg/capacity/capacity.go. */
 
-/** Which provisioner an object belongs to. */
+/** The provisioner that an object belongs to. */
 export interface CapacityManager {
   readonly driver: string;
   readonly managedBy: string;
 }
 
-/** What the driver says about one item. */
+/** The driver's answer about one item. */
 export interface ReportedCapacity {
   readonly availableBytes: bigint;
   /** Undefined: the driver reports none. */
@@ -23,7 +23,7 @@ export interface ReportedCapacity {
 }
 
 /** Reads the driver's answer.
- * @throws Error for a negative number, which is not published */
+ * @throws Error for a negative number */
 export function readCapacity(
   answer: Pick<GetCapacityResponse, 'availableCapacity' | 'maximumVolumeSize'>,
 ): ReportedCapacity {
@@ -47,12 +47,12 @@ export function selectorOf(manager: CapacityManager): string {
     .join(',');
 }
 
-/** The item that an object is about; undefined for one that no provisioner makes. */
+/** The item of an object; undefined for an object as no provisioner makes it. */
 export function itemOf(
   object: Pick<StorageCapacity, 'storageClassName' | 'nodeTopology'>,
 ): CapacityItem | undefined {
   const { storageClassName: className, nodeTopology } = object;
-  // Without a selector the object is for no node, with an empty one for all.
+  // Without a selector the object is for no node; with an empty selector, for all nodes.
   if (nodeTopology === undefined) return undefined;
   if ((nodeTopology.matchExpressions ?? []).length > 0) return undefined;
   return { className, segment: toTerm(nodeTopology.matchLabels ?? {}) };
@@ -72,14 +72,14 @@ export function transformCapacity(raw: unknown): StorageCapacity {
   };
 }
 
-/** Of several objects for one item, the one that is kept: the oldest, and of two of one second the
- * first in this order. */
+/** Chooses which of several objects for one item to keep: the oldest, or the first of those that
+ * were created in the same second. */
 export function chooseObject(objects: Iterable<StorageCapacity>): StorageCapacity | undefined {
   const ageOf = ({ metadata: { creationTimestamp = '' } }: StorageCapacity) => creationTimestamp;
   return [...objects].toSorted((a, b) => compareTexts(ageOf(a), ageOf(b)))[0];
 }
 
-/** What a new object is made of. */
+/** The parts of a new object. */
 export interface NewCapacity {
   readonly item: CapacityItem;
   readonly reported: ReportedCapacity;
@@ -111,8 +111,8 @@ export function newCapacityObject({
   };
 }
 
-/** The merge patch that brings an object up to date; undefined if it is. Existing owners stay, and
- * an object that has a controller already gets no second one, which the API server would refuse. */
+/** The merge patch that updates an object; undefined if it is up to date. Keeps existing owners.
+ * Adds no second controller, because the API server would refuse it. */
 export function capacityPatch(
   object: StorageCapacity,
   reported: ReportedCapacity,
@@ -127,7 +127,7 @@ export function capacityPatch(
   if (isOwned && isEqual) return undefined;
   return {
     metadata: {
-      // The write fails if the object is not as it was compared.
+      // The write fails if the object has changed since the comparison.
       resourceVersion,
       ...(isOwned ? {} : { ownerReferences: [...ownerReferences, owner] }),
     },
@@ -143,7 +143,7 @@ function quantitiesOf({ availableBytes, maxVolumeBytes }: ReportedCapacity) {
   };
 }
 
-/** @returns undefined for a quantity that is absent or can't be read, which no answer equals */
+/** @returns undefined without a quantity; -1, which no answer equals, if it can't be read */
 function bytesOf(quantity: string | undefined): bigint | undefined {
   if (quantity === undefined) return undefined;
   try {
@@ -159,16 +159,16 @@ const MAX_LENGTH = 63;
 /** A hash as text, with the dash before it. */
 const HASH_LENGTH = 9;
 
-/** Value of the label that names whose object a CSIStorageCapacity is: upstream's, so that a
- * cluster can change over and back.
- * @param node  of a provisioner that serves one node only */
+/** Value of the label for the manager of a CSIStorageCapacity object: the same as upstream's, so
+ * that a cluster can change over and back.
+ * @param node  the only node that the provisioner serves; undefined for all */
 export function managedBy(node?: string): string {
   return node === undefined ? BASE : limitedName(BASE, node);
 }
 
-/** Joins two names to at most 63 characters. A longer one keeps the suffix if that leaves room for
- * some of the base, and has a hash of what was cut off. Upstream: external-provisioner
- * pkg/owner (cmd/csi-provisioner/util.go GetNameWithMaxLength). */
+/** Joins two names to at most 63 characters. In a longer name, cuts the base and adds its hash; if
+ * the suffix leaves no room for that, cuts the whole and adds its hash. Upstream:
+ * external-provisioner pkg/owner (cmd/csi-provisioner/util.go GetNameWithMaxLength). */
 export function limitedName(base: string, suffix: string): string {
   const whole = base === '' ? suffix : `${base}-${suffix}`;
   if (whole.length <= MAX_LENGTH) return whole;

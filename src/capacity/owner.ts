@@ -3,12 +3,12 @@ import type { KubeObject, OwnerReference } from '../kube/objects.ts';
 import type { CallOptions } from '../kube/request-sender.ts';
 import { apiVersionOf, pods, type Resource } from '../kube/resources.ts';
 
-/** The pod has no owner at the level that was asked for. */
+/** The pod has no owner at the requested level. */
 class OwnerError extends Error {
   override readonly name = 'OwnerError';
 }
 
-/** Finds the object that is to own what this pod writes, so that it goes when that object does.
+/** Finds the owner for the objects that this pod writes, so that they are deleted with the owner.
  * Upstream: external-provisioner pkg/owner/owner.go Lookup.
  * @param at.level  how many owners to go up from the pod: 0 is the pod itself
  * @throws OwnerError, KubeError */
@@ -32,14 +32,14 @@ export async function lookUpOwner(
         `${title} has no controlling owner; lower --capacity-ownerref-level (-1: no owner)`,
       );
     const { apiVersion, kind, uid } = owner;
-    // The last owner is named, not read.
+    // The reference names the last owner; it need not be read.
     if (left === 1) return { apiVersion, kind, name: owner.name, uid, controller: true };
     resource = resourceOf(apiVersion, kind);
     ({ name } = owner);
   }
 }
 
-/** The resource of a kind, by the rule that all kinds of Kubernetes keep. */
+/** The resource of a kind, by the rule that all kinds of Kubernetes follow. */
 function resourceOf(apiVersion: string, kind: string): Resource {
   const [version = '', group = ''] = apiVersion.split('/').toReversed();
   const singular = kind.toLowerCase();

@@ -23,11 +23,11 @@ type Context = DriverContext<
 
 const STEP_MS = 500;
 
-/** Begins to publish the driver's storage capacity, with --enable-capacity, as soon as nodes and
- * objects are listed and their owner is found; until then /readyz says what is missing.
+/** With --enable-capacity, publishes the driver's storage capacity once nodes and objects are
+ * listed and their owner is found. Before that /readyz says what is missing.
  * @param o.ownNode        the only node whose capacity is published; undefined for all
  * @param o.onClassChange  calls its argument whenever a class has changed
- * @throws UsageError where a variable is not set */
+ * @throws UsageError if a variable is not set */
 export function startCapacity(
   { flags, env, closers, health, log, metrics }: Context,
   { kube, gateways, link }: DriverConnections,

@@ -19,19 +19,18 @@ import { version } from '../runtime/version.ts';
 
 type Context = ProcessContext<typeof kubeFlags & typeof redisFlags>;
 
-/** Takes the drivers that a process serves: those that an ingest leads, or whose jobs a jobs
- * process takes. */
+/** The drivers that a process serves: an ingest leads them, a jobs process takes their jobs. */
 export interface ServedDrivers {
   add(driver: string): void;
   delete(driver: string): void;
 }
 
-/** What ingest and jobs both connect to, whatever drivers they serve. */
+/** The connections of ingest and of jobs, whatever drivers they serve. */
 export interface Connections {
   readonly kube: KubeClient;
   readonly redisAccess: RedisAccess;
   readonly link: RedisLink;
-  /** For people to look at. */
+  /** For commands and the dashboard. */
   readonly serves: ServedDrivers;
 }
 
@@ -55,13 +54,13 @@ export async function openConnections(
 }
 
 const REPORT_PERIOD_MS = 2_000;
-/** A Redis that takes longer to answer is frozen, or cut off although it is connected. */
+/** A Redis that takes longer to answer is frozen, or its network is cut despite the connection. */
 const LONGEST_ANSWER_MS = 2_500;
 
-/** Writes to Redis what /readyz of this process says, for commands and the dashboard, and at once
- * when it begins or ends to serve a driver. So it finds out whether Redis takes writes; /readyz
- * says so, and whether its settings are right.
- * @returns takes the drivers that it serves */
+/** Writes to Redis what /readyz of this process says, for commands and the dashboard: every 2 s,
+ * and at once when the process begins or ends to serve a driver. /readyz then says whether Redis
+ * accepts writes, and whether its settings are right.
+ * @returns takes the drivers that the process serves */
 function reportProcess(context: Context, process: string, link: RedisLink): ServedDrivers {
   const { flags, closers, health, log } = context;
   const { redis, address } = link;
@@ -70,7 +69,7 @@ function reportProcess(context: Context, process: string, link: RedisLink): Serv
   const [refusals, faults] = [new Outage(log), new Outage(log)];
   let refusal: string | undefined;
   let wrong: readonly string[] = [];
-  /** Since when Redis is asked, by performance.now(). */
+  /** When the present question to Redis was sent, by performance.now(). */
   let askedMs = Infinity;
   const silence = (): string | undefined => {
     const silentMs = performance.now() - askedMs;
@@ -90,11 +89,11 @@ function reportProcess(context: Context, process: string, link: RedisLink): Serv
       else faults.met(wrong.join(), { redis: address, wrong }, 'the settings of Redis are wrong');
       const entry = { process, instance, version, drivers: [...drivers], lines: health.troubles() };
       await writeProcess(redis, flags.redisPrefix, entry);
-      // Nearly all work is done in scripts.
+      // Scripts do nearly all of sutler's work in Redis.
       await redis.eval('return 1', 0);
       askedMs = Infinity;
       refusal = undefined;
-      refusals.ended({ redis: address }, 'Redis takes again what it is sent');
+      refusals.ended({ redis: address }, 'Redis accepts sutler’s commands again');
     },
     onError: (error) => {
       askedMs = Infinity;
@@ -102,7 +101,7 @@ function reportProcess(context: Context, process: string, link: RedisLink): Serv
       if (link.trouble !== undefined) return;
       if (isRefusal(error)) {
         refusal = describeRedisError(address, error);
-        refusals.met(refusal, { refusal }, 'Redis refuses what it is sent; trying again');
+        refusals.met(refusal, { refusal }, 'Redis refuses sutler’s commands; trying again');
       } else {
         refusal = `Redis at ${address} does not answer`;
         refusals.met(refusal, { redis: address }, 'Redis does not answer; trying again');
@@ -136,19 +135,19 @@ export function instanceName({ env, pid }: Pick<Context, 'env' | 'pid'>): string
  * drivers share, and the driver's own gateways. */
 export interface DriverConnections extends Connections, DriverAccess {}
 
-/** What ingest and jobs share where they are one process (`sutler all`). */
+/** What ingest and jobs share if they are one process (`sutler all`). */
 export interface OneProcess {
-  /** With a Redis of its own. */
+  /** Set if the process has its own Redis. */
   readonly leader?: OwnLeader | undefined;
-  /** Where it calls the driver beside it directly. */
+  /** Set if the process calls the driver beside it directly. */
   readonly driver?: DriverAccess | undefined;
 }
 
 /** Opens the gateways of a driver, adds their checks and notes to /readyz, and closes them with the
  * driver. Does not wait for a connection.
- * @param o.name  of the driver, where it is known
- * @param o.own   how it is called, where this process has its socket
- * @throws UsageError for flags that can't be used */
+ * @param o.name  of the driver, if known
+ * @param o.own   access to the driver at its socket, if this process has the socket
+ * @throws UsageError if the flags can't be used */
 export async function connectDriver(
   context: DriverContext<typeof gatewayClientFlags>,
   connections: Connections,

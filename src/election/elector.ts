@@ -41,16 +41,16 @@ export interface ElectorOptions extends LeaseTimes {
 
 const UNHEALTHY_AFTER_MS = 20_000;
 const RELEASE_TIMEOUT_MS = 3000;
-/** After a renewal that somebody waits for and that has failed, or that came second. */
+/** Pause after a failed renewal that a caller waits for, or after another process wrote first. */
 const RENEW_PAUSE_MS = 1_000;
 const UNREACHABLE = 'could not read or write the Lease; trying again';
 
 /** Waits until the Lease is free, acquires it, and renews it until closed.
  *
  * This process leads from a successful write until it sees another holder, until `renewDeadlineMs`
- * have passed without a renewal, or until `close`. Others may take over `leaseDurationMs` after the
- * last renewal that they saw, which is later. So there are never two leaders at a time, as long as
- * clocks run at about the same speed. */
+ * have passed without a renewal, or until `close`. Another process may take over `leaseDurationMs`
+ * after the last renewal that it saw, which is later. So there are never two leaders, if clocks run
+ * at about the same speed. */
 export class Elector {
   readonly #options: ElectorOptions;
   readonly #clock: Clock;
@@ -61,19 +61,19 @@ export class Elector {
   /** The Lease as last read or written, which an update replaces. */
   #seen: Observation | undefined;
   #isAfterOther = false;
-  /** The Lease was acquired, and no loss was noticed since. */
+  /** This process acquired the Lease and has not noticed a loss. */
   #hasLease = false;
   /** When the last write that succeeded was sent. */
   #renewedMs = 0;
   #isClosing = false;
   #trouble: string | undefined;
-  /** What to call when a write that begins later has succeeded, or this process leads no more. */
+  /** To be called when a write that begins later has succeeded, or this process stops leading. */
   #awaited: (() => void)[] = [];
-  /** The Lease's count of holders has to be at least this. */
+  /** leaseTransitions must be at least this. */
   #leastTransitions = 0;
   readonly #outage: Outage;
 
-  /** @throws UsageError for times that can't work together */
+  /** @throws UsageError if the times don't fit together */
   constructor(options: ElectorOptions) {
     checkLeaseTimes(options);
     const { store, clock, metrics, leaseName, retryPeriodMs, log } = options;
@@ -99,13 +99,13 @@ export class Elector {
     this.#endWatch = store.watch((lease) => this.#leaseChanged(lease));
   }
 
-  /** Whether this process may act as the leader now. To be read before each act: it becomes false
-   * with time alone, as in a process that was frozen past its deadline. */
+  /** Whether this process may act as the leader now. To be read before each act, because it becomes
+   * false without an event, for example while the process is frozen. */
   get isLeader(): boolean {
     return this.#hasLease && this.#clock.nowMs() - this.#renewedMs < this.#options.renewDeadlineMs;
   }
 
-  /** For how long this process leads without another renewal, in ms. */
+  /** How long this process leads without another renewal, in ms. */
   get leadsForMs(): number {
     const leftMs = this.#renewedMs + this.#options.renewDeadlineMs - this.#clock.nowMs();
     return this.#hasLease ? Math.max(0, leftMs) : 0;
@@ -130,9 +130,9 @@ export class Elector {
     return this.#seen?.record.transitions ?? 0;
   }
 
-  /** Writes the Lease now, with the annotations of now. Resolves when that has succeeded, or when
-   * this process leads no more.
-   * @param transitions  the Lease's count of holders is raised to this */
+  /** Writes the Lease with its current annotations now. Resolves when that has succeeded, or when
+   * this process no longer leads.
+   * @param transitions  raises leaseTransitions at least to this */
   renewNow(transitions = 0): Promise<void> {
     this.#leastTransitions = Math.max(this.#leastTransitions, transitions);
     if (!this.#hasLease) return Promise.resolve();
@@ -147,8 +147,8 @@ export class Elector {
     return this.isLeader ? undefined : this.#trouble;
   }
 
-  /** For /healthz/leader-election. False if this process has not noticed that it lost the Lease: it
-   * has not renewed it for the lease duration and 20 s more. */
+  /** For /healthz/leader-election. False if this process believes to lead, but has not renewed the
+   * Lease for the lease duration and 20 s more. */
   isHealthy(): boolean {
     const limitMs = this.#options.leaseDurationMs + UNHEALTHY_AFTER_MS;
     return !this.#hasLease || this.#clock.nowMs() - this.#renewedMs <= limitMs;
@@ -240,8 +240,8 @@ export class Elector {
   async #attempt(signal: AbortSignal): Promise<number | undefined> {
     const { store, leaseName, retryPeriodMs } = this.#options;
     if (this.#hasLease) {
-      // Only the leader writes the Lease, so write without reading first. If another process did
-      // write, that is refused.
+      // Only the leader writes the Lease, so write without reading first. The API server refuses
+      // that if another process did write.
       const decision = this.#decide();
       if (decision.kind === 'write' && (await this.#didWrite(decision.record, signal)))
         return undefined;
@@ -253,7 +253,7 @@ export class Elector {
     if (!this.#hasLease) this.#isAfterOther = this.#seen !== undefined && !isOfOurs(this.#seen);
     if (await this.#didWrite(decision.record, signal)) return undefined;
     if (!this.#hasLease) return retryPeriodMs;
-    // Another process wrote first, which does not end the term of a leader.
+    // Another process wrote first; that alone does not end the term.
     await this.#clock.sleep(RENEW_PAUSE_MS, signal);
     return this.#attempt(signal);
   }
@@ -280,8 +280,8 @@ export class Elector {
   #leaseChanged(lease: StoredLease | undefined): void {
     if (this.#isClosing) return;
     if (this.#hasLease) {
-      // The watch also reports our own writes, possibly late. After another's, renew now: that is
-      // refused where the Lease has changed, and then it is read.
+      // The watch also reports our own writes, possibly late. After another process's write, renew
+      // now: the API server refuses that if the Lease has changed, and then #attempt reads it.
       const isHeld = lease?.record.holder === this.#options.identity;
       if (!isHeld || !isDeepStrictEqual(lease.annotations, this.#seen?.annotations))
         this.#loop.runNow();
@@ -300,7 +300,7 @@ export class Elector {
     this.#options.onStoppedLeading(reason);
   }
 
-  /** Updates the Lease as last seen or, where that is refused, as read afresh. */
+  /** Releases the Lease as last seen or, if the API server refuses that, as just read. */
   async #release(): Promise<void> {
     const { store, identity, leaseName, log } = this.#options;
     try {

@@ -8,8 +8,8 @@ export const electionFlags = perDriver({
     type: 'bool',
     default: true,
     help:
-      'Acquire a Lease before enqueuing. With false, the Lease is still written: it tells workers ' +
-      'which data of Redis counts.',
+      'Acquire a Lease before enqueuing. With false, ingest still writes the Lease: it tells ' +
+      'workers which data of Redis counts.',
     upstream: 'same; default false',
   },
   'leader-election-namespace': {
@@ -43,15 +43,15 @@ export const electionFlags = perDriver({
   },
 });
 
-/** How long calls that have ended, or whose end nobody saw, may be at work. ingest and jobs need
- * the same values. */
+/** How long a call may be at work after its deadline. ingest and jobs need the same value. */
 export const doubtFlags = perDriver({
   'settle-time': {
     type: 'durationMs',
     default: '1m',
     help:
-      'How long a driver may still be at work after the deadline of a call: until then a refusal ' +
-      'does not prove that no volume exists, and a volume that was created meanwhile is not deleted.',
+      'How long a driver may still work on a call after the call’s deadline. Before that, sutler ' +
+      'does not believe a refusal, and does not delete the volume, because the call may still ' +
+      'create it.',
   },
 });
 

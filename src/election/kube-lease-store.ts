@@ -12,7 +12,7 @@ export interface KubeLeaseStoreOptions {
   readonly name: string;
   /** Merged into the Lease's labels at every write; other labels stay. */
   readonly labels?: Readonly<Record<string, string>>;
-  /** Merged into the annotations at every write but that of a release. */
+  /** Merged into the annotations at every write except a release. */
   readonly annotations?: (record: LeaseRecord) => Readonly<Record<string, string>>;
   readonly log: Logger;
 }
@@ -21,14 +21,14 @@ interface KubeLease extends StoredLease {
   readonly object: Lease;
 }
 
-/** What an elector needs of it. */
+/** What an elector needs. */
 export type LeaseStore = Pick<KubeLeaseStore, 'get' | 'write' | 'watch'>;
 
 /** Stores one Lease in the API server. Uses only verbs that upstream's role grants: get, list,
  * watch, create and update. All calls reject when the API server can't be reached. */
 export class KubeLeaseStore {
   readonly #options: KubeLeaseStoreOptions;
-  /** As last seen. A Lease that was deleted is created with them again. */
+  /** As last seen; used to create a Lease again that was deleted. */
   #annotations: StoredLease['annotations'] = {};
 
   constructor(options: KubeLeaseStoreOptions) {
@@ -43,7 +43,7 @@ export class KubeLeaseStore {
   }
 
   /** Replaces the version `over`, or creates the Lease.
-   * @param over  as this store has read it; undefined: there is no Lease
+   * @param over  as read from this store; undefined: there is no Lease
    * @returns undefined: another process wrote first, or the Lease was deleted */
   async write(
     record: LeaseRecord,
@@ -64,8 +64,8 @@ export class KubeLeaseStore {
     }
   }
 
-  /** The Lease with a new record. What others have written to it stays, and its resourceVersion
-   * makes the server refuse if another process wrote first. */
+  /** The Lease with a new record. Keeps what others have written, and the resourceVersion, by which
+   * the API server refuses if another process wrote first. */
   #objectWith(record: LeaseRecord, object: Lease | undefined): unknown {
     const { namespace, name, labels, annotations } = this.#options;
     const metadata = object?.metadata ?? { namespace, name, annotations: this.#annotations };
@@ -83,8 +83,8 @@ export class KubeLeaseStore {
     };
   }
 
-  /** Calls back with the Lease after each change, undefined when it was deleted. Best effort: only
-   * the speed of a take-over depends on it.
+  /** Calls back with the Lease after each change, or with undefined after its deletion. Best
+   * effort: only the speed of a take-over depends on it.
    * @returns a function that ends the watch */
   watch(onChange: (lease: StoredLease | undefined) => void): () => void {
     const { client, namespace, name, log } = this.#options;

@@ -24,17 +24,17 @@ export interface LeaseFollowerOptions {
   readonly log: Logger;
 }
 
-/** Well within the GRACE_MS for which a view of the Lease counts. Its holder renews it every few
- * seconds, so it is rarely read for this reason while it is held. */
+/** Well within GRACE_MS, for which a view of the Lease counts. A holder's renewals usually trigger
+ * a read earlier. */
 const READ_PERIOD_MS = 6_000;
 const GET_TIMEOUT_MS = 4_000;
 const RETRY_MS = 1_000;
 
-const UNKNOWN = 'the driver’s Lease can’t be read: no call is begun 10 s after it was read last';
+const UNKNOWN = 'could not read the driver’s Lease: 10 s after the last read, calls must wait';
 
-/** Follows a Lease without competing for it, and knows whether another provisioner holds it, as an
- * elector would: by the local clock, never by the times in the Lease. An event of the watch only
- * makes it read the Lease: a process that stood still finds old ones when it goes on. */
+/** Follows a Lease without competing for it, and knows whether another provisioner holds it. Like
+ * an elector, it uses the local clock and never the times in the Lease. An event of the watch only
+ * makes it read the Lease, because after a freeze the events may be old. */
 export class LeaseFollower implements LeaseView {
   readonly #options: LeaseFollowerOptions;
   readonly #loop: PollLoop;
@@ -75,7 +75,7 @@ export class LeaseFollower implements LeaseView {
     return judgeCall(this.seen, { history, isBegun, ...times });
   }
 
-  /** Why it is not known who holds the Lease, in one line; undefined while it is. */
+  /** Why the holder of the Lease is unknown, in one line; undefined if it is known. */
   get trouble(): string | undefined {
     return this.#trouble;
   }

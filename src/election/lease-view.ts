@@ -3,7 +3,7 @@ import type { WaitCondition } from '../rules/rule.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 import { IDENTITY_PREFIX, type StoredLease } from './lease.ts';
 
-/* What the driver's Lease says to a run that is about to call the driver (docs/leak-proof.md, M2).
+/* Decides from the driver's Lease whether a run may call the driver (docs/leak-proof.md, M2).
  * Pure. */
 
 /** How long a view of the Lease counts, and how long after its mark a call may be sent. */
@@ -11,9 +11,9 @@ export const GRACE_MS = 10_000;
 
 /** Whether a run may call the driver.
  *
- * - `may`: until `untilMs`, by performance.now()
- * - `paused`: not before somebody ends that: another provisioner leads, or sutler is drained
- * - `unclear`: in a moment, as when a leader has just begun */
+ * - `may`: yes, until `untilMs`, by performance.now()
+ * - `paused`: no, another provisioner leads, or sutler is drained
+ * - `unclear`: not yet, for example because a leader has just begun; to be asked again soon */
 export type CallVerdict =
   | { readonly kind: 'may'; readonly untilMs: number }
   | { readonly kind: 'paused' | 'unclear'; readonly reason: string };
@@ -25,20 +25,20 @@ export interface Drain {
   readonly atMs: number;
 }
 
-/** Tells a run whether it may call the driver. */
+/** Decides for a run whether it may call the driver. */
 export interface LeaseView {
   /** @param history   of Redis' data, as the run has found it
    * @param isBegun   earlier runs have begun the creation or deletion */
   judge(history: string, isBegun: boolean): CallVerdict;
-  /** Why nothing new is begun, in one line; undefined while it is. */
+  /** Why runs begin no new work, in one line; undefined while they do. */
   readonly pause: string | undefined;
 }
 
-/** The Lease as it was seen last. */
+/** The Lease as last seen. */
 export interface SeenLease {
   /** Undefined: there is none, or it was not read yet. */
   readonly lease: Pick<StoredLease, 'record' | 'annotations'> | undefined;
-  /** Another provisioner that holds it, and whose time is not over. */
+  /** The other provisioner that holds it, unless its time is over. */
   readonly otherHolder: string | undefined;
 }
 
@@ -70,14 +70,14 @@ export function drainOf(
   };
 }
 
-/** Why nothing new is begun, even by a process that leads; undefined while it is. */
+/** Why even a leader begins no new work; undefined while it does. */
 export function holdOf({ lease, otherHolder }: SeenLease): string | undefined {
   if (otherHolder !== undefined) return `${otherHolder} holds the driver's Lease`;
   const drain = drainOf(lease?.annotations);
   return drain && `sutler is drained by ${drain.by}`;
 }
 
-/** Why nothing new is begun; undefined while it is. */
+/** Why runs begin no new work; undefined while they do. */
 export function pauseOf(seen: SeenLease): string | undefined {
   const { lease } = seen;
   const isAfterOther = lease !== undefined && !isOfOurs(lease);
@@ -85,10 +85,11 @@ export function pauseOf(seen: SeenLease): string | undefined {
   return holdOf(seen) ?? (isAfterOther ? afterOther : undefined);
 }
 
-/** M2: what the Lease, as a worker sees it, says of a call. What is under way is finished while
- * another provisioner holds the Lease; nothing new is begun then.
- * @param o.readMs  when the Lease was read last, and
- * @param o.nowMs   now, both by performance.now() */
+/** M2: whether a worker may make a call, by the Lease as the worker sees it. While another
+ * provisioner holds the Lease, workers finish creations and deletions that have begun, and begin no
+ * others.
+ * @param o.readMs  when the Lease was last read, by performance.now()
+ * @param o.nowMs   now, by performance.now() */
 export function judgeCall(
   seen: SeenLease,
   o: {
@@ -115,6 +116,6 @@ export function judgeCall(
   return { kind: 'unclear', reason: 'the leading ingest has not confirmed this Redis yet' };
 }
 
-/** That nothing new is begun, as a wait condition. It is no object of the API server: the leading
+/** The provisioning pause as a wait condition. It is no object of the API server: the leading
  * ingest knows when it ends. */
 export const PROVISIONING_PAUSE: WaitCondition = { resource: 'newwork', name: '*', seen: 'paused' };

@@ -27,19 +27,19 @@ export interface LeaseRecord {
 export interface StoredLease {
   readonly record: LeaseRecord;
   readonly annotations: Readonly<Record<string, string>>;
-  /** Opaque. An update is refused when it has changed. */
+  /** Opaque. The API server refuses an update of another version. */
   readonly version: string;
 }
 
-/** The Lease as last read, and when a read first returned its record, by the local clock. */
+/** The Lease as last read, and when its present record was first read, by the local clock. */
 export interface Observation extends StoredLease {
   readonly atMs: number;
 }
 
-/** As much of it as says whether the Lease is free. */
+/** The part of it that says whether the Lease is free. */
 type SeenRecord = Pick<Observation, 'record' | 'atMs'>;
 
-/** What is known after a read of the Lease: a record that has not changed keeps its time.
+/** The observation after a read of the Lease. A record that has not changed keeps its time.
  * @param read  undefined: there is no Lease */
 export function observe(
   seen: Observation | undefined,
@@ -47,7 +47,7 @@ export function observe(
   nowMs: number,
 ): Observation | undefined {
   if (read === undefined) return undefined;
-  // Where the local clock was set back, the time begins anew: else the record would last too long.
+  // If the local clock was set back, the time begins anew; else the record would last too long.
   const isKnown = seen !== undefined && seen.atMs <= nowMs;
   const isSame = isKnown && isDeepStrictEqual(seen.record, read.record);
   return { ...read, atMs: isSame ? seen.atMs : nowMs };
@@ -68,7 +68,7 @@ export type Decision =
 export interface Candidate {
   readonly identity: string;
   readonly leaseDurationMs: number;
-  /** The candidate has acquired the Lease and has not noticed a loss since. */
+  /** The candidate has acquired the Lease and has not noticed a loss. */
   readonly isLeading: boolean;
 }
 
@@ -119,7 +119,7 @@ export interface LeaseTimes {
   readonly retryPeriodMs: number;
 }
 
-/** @throws UsageError for times that can't work together */
+/** @throws UsageError if the times don't fit together */
 export function checkLeaseTimes(times: LeaseTimes): void {
   const { leaseDurationMs, renewDeadlineMs, retryPeriodMs } = times;
   if (leaseDurationMs < 1000)

@@ -5,22 +5,22 @@ import { type CallVerdict, holdOf, type LeaseView, type SeenLease } from './leas
 /** Who leads, as far as this process knows. Its fields change. */
 export interface LeadStatus {
   readonly isLeader: boolean;
-  /** For how long this process leads without another renewal of the Lease, in ms. */
+  /** How long this process leads without another renewal of the Lease, in ms. */
   readonly leadsForMs: number;
   readonly holder: string | undefined;
   /** How often the Lease has changed its holder; 0: not known. */
   readonly transitions: number;
-  /** The driver's Lease, where this account may read it. */
+  /** The driver's Lease, if this account may read it. */
   readonly seen: SeenLease;
 }
 
-/** Ingest and jobs are one process with a Redis of its own, so jobs asks ingest who leads. No other
- * process sees what this Redis holds: while another one leads, this one calls nothing. */
+/** Tells jobs who leads, if ingest and jobs are one process with its own Redis. No other process
+ * sees this Redis, so while another process leads, this one calls nothing. */
 export class OwnLeader implements LeaseView {
   /** The only node that the process serves; undefined for all. */
   readonly node: string | undefined;
-  /** A claim as ingest's watch shows it, if that has brought something lately: for the first run of
-   * its job. It never goes through Redis. */
+  /** The watch's copy of a claim, if the watch has sent something lately: for the first run of the
+   * claim's job. It never goes through Redis. */
   freshClaim: (key: Pick<ObjectMeta, 'uid' | 'namespace' | 'name'>) => Claim | undefined = () =>
     undefined;
   #status: LeadStatus | undefined;
@@ -34,7 +34,8 @@ export class OwnLeader implements LeaseView {
     this.#status = status;
   }
 
-  /** The leader has begun with this history of Redis' data; undefined: it has to begin anew. */
+  /** Notes the history of Redis' data with which the leader has begun; undefined: it has to begin
+   * again. */
   confirm(history: string | undefined): void {
     this.#history = history;
   }

@@ -7,23 +7,22 @@ import { readStatus } from '../queue/status.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import { isoTime } from '../runtime/printable.ts';
 
-/** A claim in the journal: its volume may be being created. */
+/** A claim in the journal. sutler may be creating its volume. */
 export interface OpenCreation {
   readonly uid: string;
   /** "namespace/claim" */
   readonly object: string;
   /** The Lease that has its entry. */
   readonly journal: string;
-  /** A call was begun, as far as is known: of a claim without a job, one may have been. */
+  /** A run has marked a call. Also true for a claim without a job, because one may have. */
   readonly isBegun: boolean;
-  /** Unix ms: until when a call may be at work in the driver; undefined: none was begun, or all are
-   * over. */
+  /** Unix ms: until when a call may be at work in the driver; undefined: none is. */
   readonly inDoubtUntilMs: number | undefined;
-  /** How its last run ended; undefined where none has, or it ended well. */
+  /** How its last run ended; undefined if none has, or it ended well. */
   readonly reason: string | undefined;
 }
 
-/** The claims in the journal of a driver, and what their jobs know.
+/** Reads the claims in the journal of a driver, and the state of their jobs.
  * @throws KubeError; also rejects while Redis can't be reached */
 export async function readOpenCreations(
   kube: Pick<KubeClient, 'list'>,
@@ -40,7 +39,7 @@ export async function readOpenCreations(
       readStatus(place.redis, { ...place, key }),
       place.redis.hmget(queueRoot(place.prefix, queue) + uid, 'data', 'finishedOn'),
     ]);
-    // The entry of a finished job is about to leave, or leaves when a leader begins.
+    // The leader, or the next one, is about to remove the entry of a finished job.
     const isFinished = finishedOn !== null && finishedOn !== undefined;
     const { namespace = '', name } = claim.metadata;
     open.push({

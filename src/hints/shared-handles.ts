@@ -4,16 +4,15 @@ import { driverKey, type RedisPlace } from '../redis/key-prefix.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 import { handleHash, type VolumeIdentity } from '../volumes/handles.ts';
 
-/* The shared handles of a driver: those that two PVs or more name, normally none. The leader
- * publishes what it sees; a run that is about to send DeleteVolume looks here (invariant 6), and
- * lists all PVs itself where nothing is published. It is JSON, the names of PVs by the hash of the
- * handle that they may share, and expires soon after the leader has fallen silent, so that nobody
- * relies on an old view. */
+/* The shared handles of a driver: handles that two PVs or more name, normally none. The leader
+ * publishes them; a run reads them before it sends DeleteVolume (invariant 6), and lists all PVs
+ * itself if nothing is published. The view is JSON, the names of PVs by the hash of the handle that
+ * they may share. It expires 5 s after the leader's last look, so that no run uses an old view. */
 
 /** How old a published view may be. The leader renews it every 1.5 s. */
 export const MAX_VIEW_AGE_MS = 5_000;
 
-/** How many PVs of one handle are published. Thousands may stand for one shared file system. */
+/** Most PVs of a handle that are published. Thousands of PVs may name one shared file system. */
 export const MAX_SHARERS = 20;
 
 export type SharedHandles = ReturnType<typeof redisSharedHandles>;
@@ -23,12 +22,11 @@ export function redisSharedHandles(place: RedisPlace) {
   const { redis } = place;
   const key = driverKey(place, 'shared');
   return {
-    /** Publishes a view. Redis drops it at once if it is older than MAX_VIEW_AGE_MS by then, as one
-     * of a process that was frozen. Rejects while Redis can't be reached.
+    /** Publishes a view. Redis drops it at once if it is older than MAX_VIEW_AGE_MS, for example
+     * because this process was frozen. Rejects while Redis can't be reached.
      * @param handles  names of PVs by the hash of each shared handle
-     * @param asOfMs  a time at which all PVs were seen, by Redis' clock; 0: none, so nothing is
-     *   published
-     * @returns Redis' clock before that, Unix ms */
+     * @param asOfMs  when all PVs were seen, by Redis' clock; 0: never, so nothing is published
+     * @returns Redis' clock before the write, Unix ms */
     async publish(
       handles: ReadonlyMap<number, readonly string[]>,
       asOfMs: number,
@@ -42,7 +40,7 @@ export function redisSharedHandles(place: RedisPlace) {
       return nowMs;
     },
     /** The names of PVs that may have this handle, up to MAX_SHARERS; empty if it is not shared.
-     * @returns undefined if nothing was published within the last seconds
+     * @returns undefined if no view is published
      * @throws RedisUnavailable */
     async sharersOf(volume: VolumeIdentity): Promise<readonly string[] | undefined> {
       const text = await askRedis(redis.get(key));

@@ -1,21 +1,20 @@
-/* Decides which of a driver's gateways is active, that is, gets the controller calls. Pure: it maps
- * the health of the gateways and the one that is active now to a decision.
+/* Decides which of a driver's gateways is active, that is, gets the controller calls. Pure: its
+ * input is the health of the gateways, and the gateway that is active now.
  *
  * Vendors run a driver with several replicas, each with a gateway. A replica serialises calls by
  * locks in its own process, so two replicas must not work at the same time: calls move to another
- * gateway only when those sent to the active one have ended. The active gateway changes when it
+ * gateway only after the calls to the active one have ended. The active gateway changes when it
  *
- * - is drained: it says that it forwards no more calls and that none is under way. The other
+ * - is drained: it reports that it forwards no new calls and that no call is under way. The other
  *   gateway gets calls at once.
- * - is unreachable for longer than --timeout, by two probes in a row or more: the other gateway
- *   gets calls after one more --timeout, because workers may have reached it until now.
- * - was removed from --gateway, or its pod went before this ingest led, so that it is not probed:
- *   the other gateway gets calls when none that was sent before can be at work any more.
+ * - has been unreachable for longer than --timeout, in two or more probes: the other gateway gets
+ *   calls after one more --timeout, because workers may still have reached the old one.
+ * - was removed from --gateway, or its pod ended before this ingest led, so that it is not probed:
+ *   the other gateway gets calls when no earlier call can be at work any more.
  *
- * This keeps a driver's replicas apart as long as the leader sees what workers see. Where it does
- * not (a run that is delayed between marking its job and sending, a worker behind another
- * network fault, two leaders), two replicas may work at the same time, but what they do
- * to one volume is idempotent: creations by its name. */
+ * Two replicas may still work at once if a run is delayed between marking its job and sending, if
+ * a worker's network fails and the leader's does not, or while there are two leaders. Calls about
+ * one volume are idempotent, creations by the volume's name, so this does no harm. */
 
 /** What the last probes of a gateway found. */
 export type GatewayHealth =
@@ -36,7 +35,7 @@ export type GatewayHealth =
 export interface FailoverInput {
   /** By address, in the order of the pool. */
   readonly health: ReadonlyMap<string, GatewayHealth>;
-  /** Address of the active gateway; '' = none was named yet. */
+  /** Address of the active gateway; '' = none yet. */
   readonly active: string;
   readonly nowMs: number;
   /** Deadline of one driver call. */
@@ -101,7 +100,7 @@ export function healthAfterProbe(
 ): GatewayHealth {
   if (result.kind !== 'failed') return result;
   const { reason } = result;
-  // It has said that no call is under way.
+  // It reported that no call was under way, so it stays drained.
   if (before.kind === 'draining' && before.running === 0) return before;
   if (before.kind === 'unreachable') return { ...before, probes: before.probes + 1, reason };
   return { kind: 'unreachable', sinceMs: startedMs, probes: 1, reason };

@@ -48,55 +48,55 @@ export interface DispatcherOptions {
     | 'objectOf'
     | 'unfinished'
   >;
-  /** The claim of a key. Rejects while it can't be read.
+  /** Finds the claim of a key. Rejects while the claim can't be read.
    * @returns undefined if it needs no job any more */
   readonly claimToPlan: (key: KeyToQueue) => Promise<ClaimToPlan | undefined>;
   /** D: how long calls of earlier jobs may be at work. */
   readonly doubtMs: number;
-  /** Why nothing can be added now; undefined while it can. */
+  /** Why no job can be added now; undefined while jobs can be added. */
   readonly trouble: () => string | undefined;
-  /** An event came for a claim while its job ran or its entry left: it may need another job. */
+  /** Called for a claim that changed during its run, and so may need another job. */
   readonly onMayNeedAgain: (claim: JobKey) => void;
-  /** Another process leads by now, or Redis has lost its data. */
+  /** Called when another process leads, or Redis has lost its data. */
   readonly onOutdated: () => void;
   readonly log: Logger;
 }
 
 const BATCH_KEYS = 200;
-/** Time from one batch to the next, on average: claims of a while share a write of the journal. The
- * first batches after a quiet time are not delayed. */
+/** Average time between batches, so that several claims share one write of the journal. The first
+ * batches after a quiet time are not delayed. */
 const BATCH_PERIOD_MS = 20;
 const QUICK_BATCHES = 5;
 const REFUSED_PAUSE = { startMs: 100, maxMs: 2_000 };
 const IDLE_MS = 50;
 const LOOK_PAUSE_MS = 50;
-/** While a key waits for the end of a job. */
+/** Pause between looks while a key waits for the end of a job. */
 const LOOK_AGAIN_MS = 250;
 const CLOSE_FLUSH_MS = 500;
 const READS_AT_ONCE = 16;
 const ASK_AGAIN_MS = 500;
 
-/** What a request comes to. */
+/** A request whose job is to be added. */
 interface PlannedAdd {
   readonly request: KeyRequest;
   /** Its job only selects a node. */
   readonly needsNode: boolean;
-  /** What the journal has to know first. */
+  /** The claim to note in the journal first. */
   readonly note?: ClaimToPlan;
 }
 
-/** The API server does not take this object, however often it is sent. */
+/** Whether the API server would refuse the same object again. */
 function isRefusal(error: unknown): boolean {
   return error instanceof KubeError && [400, 413, 422].includes(error.code);
 }
 
-/** Gives keys their jobs by docs/leak-proof.md, J1 to J5. Before the first job of a claim is added,
- * its entry is in the journal; when its job is finished, the entry leaves, and then the job.
+/** Adds the jobs of keys by docs/leak-proof.md, J1 to J5. It notes a claim in the journal before it
+ * adds the claim's first job; when that job has finished, it removes first the entry, then the job.
  * Requests never throw and never block. */
 export class Dispatcher {
   readonly #options: DispatcherOptions;
   readonly #pending = new PendingKeys();
-  /** Requests that are made again after a while. */
+  /** Requests to repeat after ASK_AGAIN_MS. */
   readonly #askedLater = new PendingKeys();
   readonly #stopping = new AbortController();
   readonly #outage: Outage;
@@ -107,8 +107,8 @@ export class Dispatcher {
   #adding = 0;
   #dueMs = 0;
   #trouble: string | undefined;
-  /** Claims that this leader has noted and that had no job yet. Of any other claim with an entry,
-   * calls of earlier jobs may be at work: its next job says so. */
+  /** Claims that this leader has noted and that have had no job. For any other claim with an entry,
+   * a call of an earlier job may be at work, so its next job begins in doubt. */
   readonly #fresh = new Set<string>();
   /** Keys that wait for the end of a job or an entry, by the id of that job. */
   readonly #next = new Map<string, JobKey>();
@@ -128,7 +128,7 @@ export class Dispatcher {
     return this.#pending.size + this.#adding;
   }
 
-  /** J3: this leader has begun. Each claim with an entry is to get a job. */
+  /** J3: begins to add jobs for this leader. */
   begin(leading: Leading): void {
     this.#leading = leading;
     this.#fresh.clear();
@@ -137,12 +137,12 @@ export class Dispatcher {
     void this.look();
   }
 
-  /** Nothing is added before the next begin. */
+  /** Adds nothing until the next `begin`. */
   end(): void {
     this.#leading = undefined;
   }
 
-  /** The keys of the entries, whose claims may be gone. */
+  /** The keys of the journal's entries. Their claims may be gone. */
   *entries(): Generator<KeyToQueue> {
     for (const { claim } of this.#options.journal.unfinished()) {
       const { uid, namespace = '', name } = claim.metadata;
@@ -150,8 +150,8 @@ export class Dispatcher {
     }
   }
 
-  /** Makes sure that the key has a job. A job that waits or is delayed stays as it is; if a run is
-   * under way, it is looked at again after it. */
+  /** Makes sure that the key has a job. A waiting or delayed job stays as it is. During a run,
+   * looks at the key again after the run. */
   ensureQueued(key: KeyToQueue): void {
     this.#request({ key, kind: 'ensure' });
   }
@@ -166,18 +166,18 @@ export class Dispatcher {
     this.#request({ key, kind: 'promote' });
   }
 
-  /** The entries of these claims have left the API server: their jobs may go. */
+  /** Removes the jobs of claims whose entries are gone from the API server. */
   entriesGone(uids: readonly string[]): void {
     void this.#removeJobs('claim', uids);
   }
 
-  /** J2: looks which jobs are finished; to be called every second. */
+  /** J2: finds finished jobs and removes them; to be called every second. */
   look(): Promise<void> {
     const leading = this.#leading;
     if (leading === undefined || this.#options.trouble() !== undefined) return Promise.resolve();
     this.#looking ??= this.#look(leading)
       .then(() => {
-        // What is refused is asked for again, and tells itself when that works.
+        // If refused requests are left, only their success ends the outage.
         if (this.pending === 0 && this.#askedLater.size === 0) this.#worked();
       })
       .catch((error: unknown) => this.#failed(error, leading))
@@ -185,7 +185,7 @@ export class Dispatcher {
     return this.#looking;
   }
 
-  /** Resolves when there is a job for each request so far. */
+  /** Resolves when each request so far has a job. */
   async waitUntilFlushed(): Promise<void> {
     while (this.#flushing !== undefined) await this.#flushing;
   }
@@ -199,7 +199,7 @@ export class Dispatcher {
     this.#outage.forget();
   }
 
-  /** Entries that stay behind would be looked at as if their claims were in doubt. */
+  /** Also removes finished entries: the next leader treats each entry that it finds as in doubt. */
   async #flushAll(): Promise<void> {
     await this.waitUntilFlushed();
     await this.look();
@@ -242,7 +242,7 @@ export class Dispatcher {
     }
   }
 
-  /** Lets requests become a batch, unless the batch is full or it is one of the quick ones. */
+  /** Waits for more requests, unless the batch is full or is one of the quick ones. */
   async #pauseForBatch(): Promise<void> {
     const pauseMs = this.#dueMs - performance.now() - (QUICK_BATCHES - 1) * BATCH_PERIOD_MS;
     if (pauseMs > 0 && this.#pending.size < BATCH_KEYS)
@@ -281,7 +281,8 @@ export class Dispatcher {
   async #addKind(kind: JobKind, requests: readonly KeyRequest[], leading: Leading): Promise<void> {
     const { journal, queue } = this.#options;
     for (const { key, kind: what } of requests) if (what === 'promote') await queue.promote(key);
-    // J2, J5: a claim's next job waits until its entry has left, a deletion until there is none.
+    // J2, J5: a claim's next job waits until its finished entry is removed, a deletion until the
+    // claim has no entry.
     const mustWait = ({ key }: KeyRequest): boolean =>
       kind === 'claim' ? journal.isFinished(key.uid) : journal.has(workId(key));
     const due: KeyRequest[] = [];
@@ -298,8 +299,8 @@ export class Dispatcher {
     for (const [i, add] of adds.entries()) this.#added(add, states[i]);
   }
 
-  /** J1: the API server has the claims' entries before a job is added.
-   * @returns the jobs to add */
+  /** J1: writes the claims' entries to the API server.
+   * @returns the jobs that may be added after that */
   async #noteAll(requests: readonly KeyRequest[]): Promise<readonly WorkRequest[]> {
     const { journal, doubtMs } = this.#options;
     const planned = await this.#planAdds(requests);
@@ -314,13 +315,13 @@ export class Dispatcher {
       else if (journal.has(uid) && !journal.isFinished(uid)) {
         const doubt = this.#fresh.has(uid) ? {} : { doubtMs };
         adds.push({ ...add, journal: journal.objectOf(uid), ...doubt });
-      } else this.#putBack(request, new Error('its entry has left, or was refused'));
+      } else this.#putBack(request, new Error('the entry was removed or refused'));
     }
     return adds;
   }
 
-  /** What each request comes to: its job is added, after the journal knows the claim where it is to
-   * be noted. A claim that can't be read keeps no other from its job. */
+  /** Reads the claims that have no entry, and drops those that need no job. A claim that can't be
+   * read is tried again later and does not delay the others. */
   async #planAdds(due: readonly KeyRequest[]): Promise<readonly PlannedAdd[]> {
     const { journal, log } = this.#options;
     const isKnown = ({ key }: KeyRequest): boolean => journal.has(key.uid);
@@ -345,7 +346,7 @@ export class Dispatcher {
     return planned;
   }
 
-  /** J1. One claim that the API server refuses keeps no other out of the journal. */
+  /** J1. If the API server refuses one claim, the others are noted all the same. */
   async #noteClaims(notes: readonly ClaimToPlan[]): Promise<void> {
     const { journal, log } = this.#options;
     const fresh = notes.filter(({ claim }) => !journal.has(claim.metadata.uid));
@@ -359,14 +360,17 @@ export class Dispatcher {
           if (!isRefusal(refusal)) throw refusal;
           const { namespace, name } = each.claim.metadata;
           const fields = { claim: `${namespace}/${name}`, err: refusal };
-          log.warn(fields, 'the API server refuses to note the claim: it gets no job');
+          log.warn(
+            fields,
+            'the API server refuses the claim’s journal entry: the claim gets no job',
+          );
         });
     }
     for (const { claim } of fresh)
       if (journal.has(claim.metadata.uid)) this.#fresh.add(claim.metadata.uid);
   }
 
-  /** Asks for it again after a while. */
+  /** Repeats the request after ASK_AGAIN_MS. */
   #askAgain(request: KeyRequest): void {
     if (this.#askedLater.size === 0)
       setTimeout(() => {
@@ -375,18 +379,18 @@ export class Dispatcher {
     this.#askedLater.add(request);
   }
 
-  /** Others do not wait for it. */
+  /** Repeats the request later, so that the others do not wait. */
   #putBack(request: KeyRequest, error: unknown): void {
     this.#options.log.debug(
       { ...logFields(request.key), err: error },
-      'the claim can not be read or noted now; trying again',
+      'could not read or note the claim; trying again',
     );
     this.#askAgain(request);
   }
 
   #added({ key, journal, isNow }: WorkRequest, state: WorkState | undefined): void {
     if (state === 'added' && journal !== undefined) this.#fresh.delete(key.uid);
-    // The run under way may have begun before the change: its job is not to be delayed after it.
+    // The current run may have begun before the change, so a failed job must not be delayed.
     if (state === 'active' && isNow) this.#askAgain({ key: bareKey(key), kind: 'now' });
     if (state === 'active' || state === 'finished' || state === 'elsewhere') this.#waitFor(key);
   }
@@ -395,7 +399,7 @@ export class Dispatcher {
   #waitFor(key: KeyToQueue): void {
     const { journal } = this.#options;
     const id = workId(key);
-    // A deletion comes after the creation, and is what is asked for then.
+    // A deletion that waits is kept: it comes after the creation.
     if (this.#next.get(id)?.kind !== 'volume') this.#next.set(id, bareKey(key));
     if (journal.isFinished(id)) journal.hasten();
     this.#lookSoon(LOOK_PAUSE_MS);
@@ -412,7 +416,7 @@ export class Dispatcher {
   async #look(leading: Leading): Promise<void> {
     const { journal, queue } = this.#options;
     const { ended, idle, forgotten } = await queue.finished('claim', leading);
-    // J2: first the entry leaves, and then the job.
+    // J2: the entry is removed before the job.
     const noted = ended.filter((id) => journal.has(id));
     const others = ended.filter((id) => !journal.has(id));
     journal.finish(noted);
@@ -424,20 +428,19 @@ export class Dispatcher {
     }
     const deletions = await queue.finished('volume', leading);
     await this.#removeJobs('volume', [...deletions.ended, ...deletions.idle]);
-    // What waits for a claim in doubt may wait for long, and nothing is to be written for it.
+    // Only finished entries need a write; a key that waits for a claim in doubt may wait for long.
     if ([...this.#next.keys()].some((id) => journal.isFinished(id))) journal.hasten();
     if (this.#next.size > 0) this.#lookSoon(LOOK_AGAIN_MS);
   }
 
-  /** Removes finished jobs, and looks again at what waited for that. */
+  /** Removes finished jobs, and looks again at the keys that waited for them. */
   async #removeJobs(kind: JobKind, ids: readonly string[]): Promise<void> {
     const { journal, onMayNeedAgain, queue } = this.#options;
     const leading = this.#leading;
     if (ids.length === 0 || leading === undefined) return;
-    // Where Redis refuses it, the next look finds them again.
+    // If Redis refuses, the next look finds the jobs again.
     await queue.remove(kind, ids, leading).catch((error: unknown) => this.#failed(error, leading));
-    // J3: a claim whose entry stays gets another job. This one has called nothing, or was a
-    // deletion.
+    // J3: a claim whose entry stays gets another job. The removed job called nothing, or deleted.
     const open = new Set(ids.filter((id) => journal.has(id) && !journal.isFinished(id)));
     if (open.size > 0)
       for (const key of this.entries()) if (open.has(key.uid)) this.ensureQueued(key);
@@ -445,14 +448,14 @@ export class Dispatcher {
       const next = this.#next.get(id);
       this.#next.delete(id);
       if (next?.kind === 'volume') this.ensureQueued(next);
-      // Whether a claim needs another job is judged as it is now.
+      // The claim's present state decides whether it needs another job.
       else if (next !== undefined && !open.has(id)) onMayNeedAgain(next);
     }
   }
 
   #failed(error: unknown, leading: Leading): void {
     const { log, queue, trouble, onOutdated } = this.#options;
-    // This process may have begun again meanwhile.
+    // This process may have begun another term since.
     if (leading !== this.#leading) return;
     if (error instanceof LeadershipOutdated) {
       this.#leading = undefined;
@@ -461,7 +464,7 @@ export class Dispatcher {
     queue.refused();
     const reason = messageOf(error);
     this.#trouble = `claims get no jobs: ${reason}`;
-    // That Redis is away, its connection has said.
+    // The connection itself logs that Redis is down.
     if (trouble() === undefined)
       this.#outage.met(reason, { reason }, 'claims and volumes get no jobs; trying again');
     log.debug({ err: error }, 'a batch was refused');

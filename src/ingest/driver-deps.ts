@@ -14,21 +14,21 @@ import type { ProvisioningPause } from './provisioning-pause.ts';
 /** The context of one driver in ingest. */
 export type Context = DriverContext<typeof flags>;
 
-/** What is there once the driver is known. */
+/** What exists once the driver is known. */
 export interface DriverBase {
   readonly context: Context;
   readonly connections: DriverConnections;
   readonly driver: DriverInfo;
-  /** Where Redis has what is known of the driver. */
+  /** The driver's place in Redis. */
   readonly place: RedisPlace;
-  /** Where its Lease is, and its journal. */
+  /** The place of its Lease and its journal. */
   readonly journal: JournalPlace;
   readonly source: ObjectSource;
-  /** Set where jobs is the same process, and Redis its own. */
+  /** Set if jobs runs in this process and Redis is its own. */
   readonly ownLeader: OwnLeader | undefined;
 }
 
-/** What ingest's parts of one driver are made of. */
+/** What the parts of one driver in ingest share. */
 export interface DriverDeps extends DriverBase {
   readonly queue: LeaderOnlyQueue;
   readonly isLeading: () => boolean;

@@ -9,7 +9,7 @@ import type { DriverDeps } from './driver-deps.ts';
 import type { LeaderLease, Leadership } from './leadership.ts';
 
 /** Begins to compete for the Lease; with --leader-election=false, to lead.
- * @returns why nobody leads, as far as this process knows; undefined if somebody does */
+ * @returns says why nobody leads; undefined if somebody does, as far as this process knows */
 export function openElection(
   base: DriverDeps,
   times: LeaseTimes,
@@ -42,15 +42,15 @@ function leadAlone(
       return transitions;
     },
     renewNow: (least = 0) => {
-      // Redis may have the term of an ingest that took part in an election.
+      // Redis may have a higher term, of an ingest that competed for the Lease.
       transitions = Math.max(transitions, least);
       return write(transitions);
     },
   };
 }
 
-/** Without leader election, too, workers in other processes learn from the Lease which history of
- * Redis' data counts. */
+/** Writes the Lease even without leader election: from it workers in other processes learn which
+ * history of Redis' data counts. */
 function openNamedLease(
   base: DriverDeps,
   leadership: Leadership,
@@ -70,13 +70,13 @@ function openNamedLease(
     await follower.waitForFirstRead();
     const { otherHolder } = follower.seen;
     if (otherHolder !== undefined)
-      throw new Error(`${otherHolder} holds the Lease ${lease}: stop it`);
+      throw new Error(`${otherHolder} holds the Lease ${lease}: stop it first`);
     const record = { ...held, transitions };
     for (let tries = 0; tries < 5; tries += 1) {
       const written = await store.write(record, await store.get(signal), signal);
       if (written !== undefined) return;
     }
-    throw new Error(`the Lease ${lease} is written by others all the time`);
+    throw new Error(`other processes keep writing the Lease ${lease}: stop them`);
   });
 }
 
@@ -136,8 +136,8 @@ function tickEverySecond(
   closers.add('leadership', () => clearInterval(timer));
 }
 
-/** Where nobody competes for the Lease, it is followed all the same: sutler may be drained, or
- * another provisioner compete for it. An account without the right to read it works without. */
+/** Follows the Lease without competing for it, to notice a drain or another provisioner. Logs only
+ * errors, because an account without the right to read the Lease works too. */
 function followQuietly({ context, connections, journal }: DriverDeps): LeaseFollower {
   const { closers } = context;
   const log = context.log.child({}, { level: 'error' });

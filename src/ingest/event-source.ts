@@ -10,7 +10,7 @@ import type { ObjectSource } from './objects/object-source.ts';
 
 type SharedContext = Omit<Context, 'stopping'>;
 
-/** Begins to learn of claims, classes and volumes, for all drivers, as --event-source says. */
+/** Opens the source of claims, classes and volumes that --event-source chooses, for all drivers. */
 export function openEventSource(context: SharedContext, connections: Connections): ObjectSource {
   const { flags, closers, health, log, metrics } = context;
   const { eventSource, webhookAddress, admissionAddress } = flags;
@@ -25,9 +25,9 @@ export function openEventSource(context: SharedContext, connections: Connections
 }
 
 const NO_RECEIVER =
-  'this ingest receives no webhooks; unless another one does, changes of claims and volumes are ' +
-  'found by their watch, if there is one, and by the resync (set --webhook-address or ' +
-  '--admission-address)';
+  'this ingest receives no webhooks: set --webhook-address or --admission-address, unless another ' +
+  'ingest receives them. Without webhooks only the resync, and with --event-source=both the ' +
+  'watch, find changes of claims and volumes';
 
 function openReader(
   { flags, closers, health, log, metrics }: SharedContext,

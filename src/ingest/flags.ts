@@ -30,8 +30,8 @@ export const flags = defineFlags({
     default: 'watch',
     values: ['watch', 'webhook', 'both'],
     help:
-      'How changes of claims and volumes are learned: by watches, whose objects are kept in ' +
-      'memory; by webhooks, without watches and without such memory; or by both.',
+      'How ingest learns of changes of claims and volumes: by watches, which keep unfinished ' +
+      'objects in memory; by webhooks, which need less memory; or by both.',
   },
   ...webhookFlags,
   ...perDriver({
@@ -39,9 +39,9 @@ export const flags = defineFlags({
       type: 'durationMs',
       min: '1s',
       help:
-        'How often every object that needs work is enqueued again; delayed jobs stay delayed. ' +
-        'Default: 15m; with --event-source=webhook 5m, because what no webhook told is found only ' +
-        'by it. It can’t be switched off.',
+        'How often ingest enqueues every object that needs work; delayed jobs stay delayed. ' +
+        'Default: 15m; with --event-source=webhook 5m, because only the resync finds changes that ' +
+        'no webhook reported. It can’t be switched off.',
     },
     'audit-interval': {
       type: 'durationMs',
@@ -54,21 +54,21 @@ export const flags = defineFlags({
       type: 'durationMs',
       default: '1h',
       help:
-        'A volume is reported when an audit at least this long ago found it ' +
-        'without a PersistentVolume too.',
+        'The leader reports a volume only if an audit at least this long ago also found it ' +
+        'without a PersistentVolume.',
     },
     'snapshot-orphan-sweep-interval': {
       type: 'durationMs',
       default: '5m',
       help:
-        'How often the leader looks for snapshots that kept our finalizer ' +
-        'although no claim is restored from them. 0: never.',
+        'How often the leader removes the provisioner’s finalizer from snapshots ' +
+        'that no claim is being restored from. 0: never.',
       upstream: 'same',
     },
   }),
 });
 
-/** How often to resync: as --resync-interval says, or as suits the event source. */
+/** How often to resync: --resync-interval, or the default for the event source. */
 export function resyncMs({
   eventSource,
   resyncIntervalMs,

@@ -22,9 +22,8 @@ import {
 } from './decide-failover.ts';
 import type { DriverDeps } from './driver-deps.ts';
 
-/* Probes the gateways of a driver and names the one that gets controller calls, the active gateway.
- * decide-failover.ts decides when it changes; this file stores the decision in Redis and reports
- * it. */
+/* Probes the gateways of a driver and stores in Redis which is active, that is, gets the controller
+ * calls. decide-failover.ts makes the decision. */
 
 export interface GatewayFailoverOptions {
   readonly pool: Pick<GatewayPool, 'gateways' | 'soleAddress' | 'prefer'>;
@@ -37,15 +36,15 @@ export interface GatewayFailoverOptions {
   readonly isLeading: () => boolean;
   readonly log: Logger;
   readonly metrics: Registry;
-  /** From one probe of a gateway to the next. */
+  /** Time between two probes of a gateway. */
   readonly periodMs?: number;
 }
 
 type Move = Omit<Extract<FailoverDecision, { kind: 'move' }>, 'kind'>;
 
 const PERIOD_MS = 500;
-/** With a single address in --gateway, which is not probed. Redis is read only to name it again
- * after a loss; for one that is noticed, `checkNow` is called. */
+/** Period with a single address in --gateway. It is not probed; each step only names it again if
+ * Redis has lost it. After a loss that ingest noticed, `checkNow` is called. */
 const SINGLE_PERIOD_MS = 10_000;
 
 /** Probes every gateway twice a second while this ingest leads, and names the active one. The only
@@ -57,13 +56,13 @@ export class GatewayFailover {
   readonly #stored: ActiveGateway;
   readonly #active: Gauge<'driver' | 'gateway'>;
   readonly #moves: Counter<'driver'>;
-  /** By address: those of the pool, and the active one if its pod is gone. */
+  /** By address: the gateways of the pool, and the active gateway if its pod is gone. */
   readonly #health = new Map<string, GatewayHealth>();
   /** Addresses with a probe under way. */
   readonly #probing = new Set<string>();
   readonly #loop: PollLoop;
-  /** What this leader last read from Redis or wrote to it. If Redis loses it, the same gateway is
-   * named again, because calls may be under way there. */
+  /** What this leader last read from Redis or wrote to it. If Redis loses it, the leader names the
+   * same gateway again, because calls may be under way there. */
   #lastNamed: NamedGateway | undefined;
   #trouble: string | undefined;
 
@@ -77,12 +76,12 @@ export class GatewayFailover {
     const { counter, gauge } = metricsIn(metrics);
     this.#active = gauge(
       'sutler_active_gateway',
-      '1 for the gateway that the leading ingest named to get a driver’s controller calls.',
+      '1 for the gateway that gets the driver’s controller calls, 0 for its other gateways.',
       ['driver', 'gateway'],
     );
     this.#moves = counter(
       'sutler_active_gateway_moves_total',
-      'Times that another gateway became the active one.',
+      'Times that a driver’s active gateway changed.',
       ['driver'],
     );
     this.#moves.inc({ driver }, 0);
@@ -100,7 +99,7 @@ export class GatewayFailover {
     return this.#trouble;
   }
 
-  /** Probes and decides now, as at the beginning of a leadership. */
+  /** Probes and decides now. */
   checkNow(): void {
     this.#loop.runNow();
   }
@@ -123,7 +122,7 @@ export class GatewayFailover {
     if (!signal.aborted) this.#trouble = await this.#decide();
   }
 
-  /** Forgets what this ingest saw while it led: by the next time it is out of date. */
+  /** Forgets what this ingest saw while it led: it would be out of date in the next term. */
   #reset(): void {
     this.#show('');
     this.#health.clear();
@@ -131,8 +130,8 @@ export class GatewayFailover {
     this.#trouble = undefined;
   }
 
-  /** Adds gateways that came, and drops those that went. The active one counts as unreachable from
-   * the moment it went. */
+  /** Adds new gateways, and drops gateways that are gone. An active gateway that is gone stays, as
+   * unreachable. */
   #followPool(): void {
     const { pool } = this.#options;
     const present = new Set(pool.gateways.map(({ address }) => address));
@@ -201,7 +200,7 @@ export class GatewayFailover {
     this.#moves.inc({ driver: this.#driver });
   }
 
-  /** @param active  '' = none: other drivers of the process have series of the same metric */
+  /** @param active  '' = remove this driver's series; other drivers of the process keep theirs */
   #show(active: string): void {
     const driver = this.#driver;
     for (const gateway of this.#health.keys())
@@ -245,7 +244,7 @@ async function sendProbe(
   }
 }
 
-/** Names the active gateway, at once when asked to check. */
+/** Starts the failover of a driver's gateways. */
 export function openFailover({
   context,
   connections,

@@ -3,22 +3,22 @@ import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import type { Informers } from './objects/informers.ts';
 
-/** The view expires after 5 s and is as old as the last step, so a step may be 2 s late. */
+/** A view expires 5 s after the step before it, so a step may be 2 s late. */
 const PUBLISH_PERIOD_MS = 1_500;
-/** Pause before a first view: what happened before, as while this process was frozen, has arrived
- * by then. */
+/** Pause before a first view, in which the watch delivers changes from before, for example from a
+ * time when this process was frozen. */
 const FIRST_VIEW_MS = 200;
 
-/** Tells the workers which handles several PVs name, so that a worker can look right before it
- * sends DeleteVolume (docs/decisions/0006): what a watch of PVs shows, at once when that changes,
- * and every 1.5 s, while this ingest leads. */
+/** Publishes the shared handles that the watch of PVs shows, while this ingest leads: at each
+ * change, and every 1.5 s. A worker reads them right before it sends DeleteVolume
+ * (docs/decisions/0006). */
 export class HandlePublisher {
   readonly #informers: Pick<Informers, 'isFollowingVolumes' | 'sharedHandles'>;
   readonly #store: Pick<SharedHandles, 'publish'>;
   readonly #isLeading: () => boolean;
   readonly #loop: PollLoop;
   readonly #endChanges: () => void;
-  /** The last time, by Redis' clock, at which PVs were followed; 0 = not since they are again. */
+  /** When the last step was, by Redis' clock; 0 = none since this ingest leads and follows PVs. */
   #asOfMs = 0;
 
   constructor(

@@ -30,9 +30,9 @@ import type { SnapshotSweep } from './snapshot-sweep.ts';
 
 /** The driver's Lease, as the leader writes it. */
 export interface LeaderLease extends LeadStatus {
-  /** Writes it now, with the history that the leader knows. Resolves when that is done, or when
-   * this process leads no more.
-   * @param transitions  its count of holders is raised to this */
+  /** Writes the Lease now, with the history that the leader knows. Resolves when it is written, or
+   * when this process no longer leads.
+   * @param transitions  raises leaseTransitions at least to this */
   renewNow(transitions?: number): Promise<void>;
 }
 
@@ -52,7 +52,7 @@ export interface LeadershipOptions {
   readonly pause: Pick<ProvisioningPause, 'learn' | 'forget'>;
   /** Undefined where sweeps are switched off, or the driver makes no snapshots. */
   readonly sweep: Pick<SnapshotSweep, 'begin' | 'tick'> | undefined;
-  /** Set where jobs is the same process, and Redis its own. */
+  /** Set if jobs runs in this process and Redis is its own. */
   readonly ownLeader: OwnLeader | undefined;
   /** What a leader does right before it enqueues. Rejects while Redis can't be reached. */
   readonly prepare: () => Promise<void>;
@@ -62,15 +62,15 @@ export interface LeadershipOptions {
   readonly log: Logger;
 }
 
-/** How often a journal that may not be written is tried again. */
+/** How often to retry a journal that this account may not write. */
 const JOURNAL_RETRY_MS = 60_000;
-/** Claims in the journal of which it is told whether they are in doubt. */
+/** How many of the journal's claims are checked for doubt at most. */
 const MOST_COUNTED = 5_000;
 const COUNT_PERIOD_MS = 5_000;
 
-/** What this ingest does while it leads, from `begin` to `end` (docs/leak-proof.md, J3): it writes
- * its term and the history of Redis' data, reads the journal, and has everything looked at. It does
- * so again when Redis has lost its data, which it looks for once a second. */
+/** Leads from `begin` to `end` (docs/leak-proof.md, J3): writes its term and the history of Redis'
+ * data, reads the journal, and resyncs. Checks every second whether Redis has lost its data, and
+ * then begins again. */
 export class Leadership {
   readonly #options: LeadershipOptions;
   readonly #id = randomBytes(6).toString('hex');
@@ -84,7 +84,7 @@ export class Leadership {
   /** Why a resync is due when this leader has begun. */
   #dueResync: string | undefined;
   #journalTriedMs = -Infinity;
-  /** leaseTransitions when this process led last; undefined: it has not. */
+  /** leaseTransitions when this process last led; undefined: it has never led. */
   #ledTransitions: number | undefined;
   #trouble: string | undefined;
   #doubts = { count: 0, endsMs: 0 };
@@ -96,7 +96,7 @@ export class Leadership {
     this.#outage = new Outage(options.log);
   }
 
-  /** Why this process would enqueue nothing although it leads; undefined if it would. */
+  /** Why this process leads but enqueues nothing; undefined otherwise. */
   get trouble(): string | undefined {
     return this.#options.queue.isAllowing && this.#begunWith === undefined
       ? (this.#trouble ?? 'this ingest has just begun to lead')
@@ -109,7 +109,7 @@ export class Leadership {
     return { [REDIS_HISTORY]: historyAnnotation(transitions, this.#history) };
   }
 
-  /** This process leads from now on, as long as the Lease says so. */
+  /** Begins to lead, for as long as the Lease says so. */
   begin(lease: LeaderLease): void {
     const { queue, sweep, log } = this.#options;
     const { driver } = this.#options.place;
@@ -122,7 +122,7 @@ export class Leadership {
     sweep?.begin();
   }
 
-  /** Another ingest leads, or none. */
+  /** Ends leading. */
   end(reason: string): void {
     const { serves, dispatcher, journal, ownLeader, queue, pause, resync, log } = this.#options;
     const { driver } = this.#options.place;
@@ -137,22 +137,21 @@ export class Leadership {
     log.warn({ driver, reason }, 'not leading any more: this ingest enqueues nothing');
   }
 
-  /** Looks whether Redis has lost its data, and has everything looked at, as where changes may have
-   * been missed.
+  /** Checks whether Redis has lost its data, and resyncs, because changes may have been missed.
    * @param reason  for the log */
   request(reason: string): void {
     this.#dueResync = reason;
     this.#ask();
   }
 
-  /** Another process leads by now, or Redis has lost its data: begins again if it still leads. */
+  /** Begins again if this process still leads. To be called when another process leads, or Redis
+   * has lost its data. */
   outdated(): void {
     this.#begunWith = undefined;
     this.#ask();
   }
 
-  /** To be called every second, with what the driver's Lease says: all that the leader does again
-   * and again. */
+  /** Does the leader's periodic tasks; to be called every second, with what the Lease says. */
   tick(seen: SeenLease): void {
     const { dispatcher, journal, pause, queue, resync, sweep } = this.#options;
     this.#ask();
@@ -164,7 +163,7 @@ export class Leadership {
     void this.report(seen);
   }
 
-  /** Tells people what the Lease says, and how the journal is. Never rejects. */
+  /** Writes the state of the Lease and the journal to Redis, for people. Never rejects. */
   async report({ otherHolder: otherProvisioner, lease }: SeenLease): Promise<void> {
     const { place, link, queue, journal, log } = this.#options;
     if (link.trouble !== undefined) return;
@@ -175,7 +174,10 @@ export class Leadership {
       const note = { ...known, ...(await this.#journalFacts()) };
       await writeDriverNote(place, note);
     } catch (error) {
-      log.debug({ err: error, isOff: journal.isOff }, 'could not tell how the driver fares');
+      log.debug(
+        { err: error, isOff: journal.isOff },
+        'could not write the driver’s state to Redis',
+      );
     }
   }
 
@@ -195,14 +197,14 @@ export class Leadership {
     return {
       driverTrouble: this.#options.driverTrouble(),
       entries: uids.length,
-      // Counted before, of claims that may have left the journal since.
+      // The count may be 5 s old, and claims may have left the journal since.
       inDoubt: Math.min(this.#doubts.count, uids.length),
       doubtEndsMs: this.#doubts.endsMs,
       journalTrouble: journal.trouble,
     };
   }
 
-  /** One step after the other, and one more if it was asked for meanwhile. */
+  /** Runs one step after the other, and one more if it was requested during a step. */
   #ask(): void {
     this.#isAsked = true;
     if (this.#isWorking) return;
@@ -236,7 +238,7 @@ export class Leadership {
     }
   }
 
-  /** Whether a journal that might not be written can be written by now. */
+  /** Whether this account can now write the journal, and could not before. */
   async #mayNote(): Promise<boolean> {
     const { journal } = this.#options;
     const lease = this.#lease;
@@ -247,7 +249,7 @@ export class Leadership {
     return !journal.isOff;
   }
 
-  /** @param reason  where none was asked for */
+  /** @param reason  of a resync that nobody requested */
   #runResync(reason?: string, isSpread = false): void {
     const due = this.#dueResync ?? reason;
     this.#dueResync = undefined;
@@ -291,11 +293,12 @@ export class Leadership {
     ownLeader?.confirm(history);
     dispatcher.begin(leading);
     log.debug({ entries, isWithoutJobs }, 'this leader has begun');
-    // Requests that waited for the end of a job are gone, and without jobs everything is.
+    // The dispatcher has dropped the keys that waited for the end of a job, and Redis may have no
+    // jobs at all.
     this.#runResync('Redis has lost its data', isWithoutJobs);
   }
 
-  /** A Redis of its own is behind if another process has led since this one did. */
+  /** Forgets the history if another process has led since this one: its own Redis is behind. */
   async #forgetOwnHistory(lease: LeaderLease): Promise<void> {
     const { ownLeader, place } = this.#options;
     const isBehind =
@@ -313,7 +316,7 @@ export class Leadership {
         this.#ledTransitions === transitions,
       );
       if (higher === undefined) return term;
-      // Nobody else has held the Lease since this process began to lead.
+      // Nobody else has held this Lease, so the higher term is of another installation.
       if (this.#ledTransitions === transitions) break;
       // The Lease was deleted, and counts from 0 again.
       await lease.renewNow(higher + 1);

@@ -5,8 +5,8 @@ import { readClassSettings } from '../volumes/class-settings.ts';
 import { isKnownAs } from '../volumes/driver-facts.ts';
 import type { DriverDeps } from './driver-deps.ts';
 
-/** Writes the limits of the driver's queues to Redis as the flags say, for a leader that begins.
- * Rejects while Redis can't be reached. */
+/** Writes the limits of the driver's queues from the flags to Redis. Rejects while Redis can't be
+ * reached. */
 export async function writeLimits({ context, place }: DriverDeps): Promise<void> {
   const { maxJobsInFlight: maxInFlight, maxJobsPerSecond: maxPerSecond } = context.flags;
   const limits = { maxInFlight, maxPerSecond };
@@ -15,9 +15,9 @@ export async function writeLimits({ context, place }: DriverDeps): Promise<void>
     context.log.info({ driver: place.driver, ...limits }, 'the driver’s queues have limits');
 }
 
-/** @returns warns on each class of the driver, once for each version of it, of annotations that
- *   can't be read, while this ingest leads; to be called when it begins, and at each change of a
- *   class */
+/** @returns sends an event for each class of the driver with an unreadable annotation, once for
+ *   each version of the class. To be called when this ingest begins to lead, and at each change of
+ *   a class; does nothing if this ingest does not lead */
 export function classWarner({
   driver: { name },
   source,

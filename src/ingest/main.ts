@@ -20,8 +20,8 @@ export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'ingest', summary, table, start });
 }
 
-/** Opens everything of ingest; it then runs until the process closes.
- * @param one  where jobs is the same process */
+/** Opens all parts of ingest; they run until the process closes.
+ * @param one  what jobs shares, if it runs in the same process */
 export async function start(context: IngestContext, one: OneProcess = {}): Promise<void> {
   if (context.flags.driverConfig !== '') return startSeveral(context);
   checkFlags(context);
@@ -56,12 +56,12 @@ async function openServers(
   const { webhookAddress, admissionAddress, redisPrefix: prefix } = context.flags;
   const http = await openHttpEndpoint(context);
   if (webhookAddress === '' && admissionAddress === '') return http;
-  // Without a flag for them, not even the code of webhooks is loaded.
+  // The code of webhooks is loaded only if a flag asks for them.
   const { openWebhooks } = await import('../webhooks/open-webhooks.ts');
   return { ...http, ...(await openWebhooks(context, { link, prefix })) };
 }
 
-/** @returns the objects of all drivers. It begins at the first call. */
+/** @returns opens the source of all drivers' objects, at its first call */
 function sourceOpener(context: IngestContext, connections: Connections): () => ObjectSource {
   let source: ObjectSource | undefined;
   return () => (source ??= openEventSource(context, connections));

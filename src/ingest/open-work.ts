@@ -15,12 +15,12 @@ import type { EventHandler } from './objects/event-handler.ts';
 import type { ObjectSource } from './objects/object-source.ts';
 import { transformWatchedClaim } from './objects/transforms.ts';
 
-/** What gives the claims and volumes of a driver their jobs. */
+/** The journal, the queue and the dispatcher of a driver. */
 export type Work = ReturnType<typeof openWork>;
 
-/** Opens it for one driver.
- * @param onMayNeedAgain  an event came for a claim while its job ran or its entry left
- * @param onOutdated  another process leads by now, or Redis has lost its data */
+/** Opens them for one driver.
+ * @param onMayNeedAgain  called for a claim that changed during its run
+ * @param onOutdated  called when another process leads, or Redis has lost its data */
 export function openWork(
   { context, connections, place: { prefix, driver }, journal: place, source }: DriverBase,
   onMayNeedAgain: (claim: JobKey) => void,
@@ -66,7 +66,7 @@ export function openWork(
 
 const READ_AGAIN_MS = 2_000;
 
-/** Judges anew whether a claim needs a job. Never rejects. */
+/** Reads a claim again, and enqueues it if it still needs a job. Never rejects. */
 export async function lookAgain(
   key: JobKey,
   handler: EventHandler,
@@ -77,16 +77,15 @@ export async function lookAgain(
     const claim = await readClaim(client, key);
     if (claim !== undefined) handler.enqueueClaim(transformWatchedClaim(claim), 'ensureQueued');
   } catch (error) {
-    log.debug({ err: error }, 'a claim could not be read again; trying again');
+    log.debug({ err: error }, 'could not read a claim again; trying again');
     const again = (): void => void lookAgain(key, handler, client, { log, stopping });
     if (!stopping.aborted) setTimeout(again, READ_AGAIN_MS).unref();
   }
 }
 
-/** @returns finds the claim of a key, and its class, if it still needs a job: its volume may have
- * been written while the request waited, as in a burst. In a process that serves one node, a copy
- * of the claim without a node proves nothing: that of a resync may be older than the choice, and
- * take the place of the event's.
+/** @returns finds the claim of a key, and its class; undefined if its volume was written while the
+ * request waited. In a process that serves one node, a copy without a node is read again, because a
+ * resync's copy may be older than the scheduler's choice.
  * @param ownNode  the only node that this process serves; undefined for all */
 export function claimPlanner(
   kube: Pick<DriverConnections['kube'], 'get'>,
@@ -104,7 +103,7 @@ export function claimPlanner(
   };
 }
 
-/** The claim as the watch has shown it. */
+/** The watch's copy of the claim. */
 function claimIn({ uid, claim }: KeyToQueue): Claim | undefined {
   const value = claim === undefined ? undefined : parseJson(claim);
   return isFields(value) && isFields(value['metadata']) && value['metadata']['uid'] === uid

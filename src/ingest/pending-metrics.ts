@@ -3,15 +3,15 @@ import { metricsIn, type Registry } from '../runtime/metrics.ts';
 
 /** What waits now. */
 export interface Shown extends DriverReport {
-  /** How many jobs of each queue no worker has taken yet. */
+  /** Jobs of each queue that no worker has taken yet. */
   readonly depths: Readonly<Record<'claims' | 'volumes', number>>;
   readonly atMs: number;
 }
 
 /** Shows what waits as metrics.
- * @param shown  undefined: this process does not lead. The leader alone has them, so that sums over
- *   processes are right
- * @returns ends them */
+ * @param shown  undefined: this process does not lead. Only the leader has these metrics, so that
+ *   sums over processes are right
+ * @returns removes them */
 export function showPending(
   registry: Registry,
   driver: string,
@@ -24,7 +24,7 @@ export function showPending(
     ...(['claims', 'volumes'] as const).map((name) =>
       sum(
         'workqueue_depth',
-        'Jobs that no worker has taken yet; of claims and volumes, by name.',
+        'Jobs that no worker has taken yet, by queue (claims or volumes).',
         () => shown?.depths[name] ?? 0,
         { name },
       ),
@@ -58,12 +58,12 @@ export function showPending(
     ),
     ofDriver(
       'sutler_claims_in_doubt',
-      'Claims in the journal of which a call may still be at work in the driver.',
+      'Claims in the journal with a call that may still be at work in the driver.',
       ({ state }) => state.journal.inDoubt ?? 0,
     ),
     ofDriver(
       'sutler_journal_off',
-      '1 while this account may not write the journal, so that a volume may be left behind.',
+      '1 while ingest’s account may not write the journal: a crash may leave a volume behind.',
       ({ state }) => Number(state.journal.journalTrouble !== undefined),
     ),
   ];

@@ -9,25 +9,25 @@ import { PollLoop } from '../runtime/poll-loop.ts';
 import type { DriverDeps } from './driver-deps.ts';
 import { type Shown, showPending } from './pending-metrics.ts';
 
-/** What is done sooner is not reported. A second at least, since the first look may come late. */
+/** Objects that are done sooner are not reported. The first look may come late, so that it is about
+ * a second. */
 const REPORTED_AFTER_MS = 900;
 const PERIOD_MS = 500;
-/** The pause after a report grows with what is in it, since Redis is asked about each entry. */
+/** The pause after a report grows with its entries, because each is looked up in Redis. */
 const PAUSE_MS_PER_ENTRY = 1;
 const LONGEST_EXTRA_PAUSE_MS = 5_000;
-/** How often the metrics are brought up to date while nothing waits. */
+/** How often the metrics are updated while nothing waits. */
 const MEASURE_IDLE_MS = 5_000;
 /** How often the event of a wait is renewed, so that it does not expire. */
 const RENEW_AFTER_MS = 120_000;
-/** How long what lies outside the claims has to last before people are told: Redis or a leader that
- * comes back is away for a second. */
+/** How long a common cause (no worker, a drain, Redis) must last before it is reported. A restart
+ * of Redis or of the leader takes a second. */
 const LASTING_MS = 5_000;
-/** Claims that one look tells why they wait. */
+/** How many claims get an event in one report at most. */
 const MOST_TOLD = 500;
 
-/** Tells people what waits: in Redis, for commands and the dashboard, and in an event on each claim
- * that waits for something outside of it (no worker, a drain, Redis). A claim that works costs
- * nothing. */
+/** Reports what waits: in Redis, for commands and the dashboard, and in an event on each claim that
+ * waits for a common cause. Claims that do not wait cost nothing. */
 export class PendingReport {
   readonly #deps: DriverDeps;
   readonly #whyNoLeader: () => string | undefined;
@@ -37,16 +37,16 @@ export class PendingReport {
   #firstSeen = new Map<string, number>();
   /** Why all claims wait, and since when. */
   #waiting: { readonly name: string; readonly sinceMs: number } | undefined;
-  /** The cause that claims were told last, and which claims. */
+  /** The common cause in the last events, and the claims that have them. */
   #told = { sentence: '', atMs: 0, uids: new Set<string>() };
-  /** When the metrics were brought up to date, Unix ms; -Infinity: this process does not lead. */
+  /** When the metrics were last updated, Unix ms; -Infinity: this process does not lead. */
   #shownMs = -Infinity;
   #endMetrics: () => void;
   readonly #outage: Outage;
 
   /** @param whyNoLeader  why nobody leads the driver; undefined if an ingest does, or another
    *   provisioner
-   * @param pending  what the driver has not done yet */
+   * @param pending  the claims and volumes that are not done yet */
   constructor(
     deps: DriverDeps,
     whyNoLeader: () => string | undefined,
@@ -88,7 +88,7 @@ export class PendingReport {
   }
 
   /** Writes what waits, and shows it as metrics.
-   * @returns how the driver fares, where something waits */
+   * @returns the driver's report; undefined if nothing waits and the metrics are recent */
   async #publish(
     entries: readonly PendingEntry[],
     nowMs: number,
@@ -129,13 +129,13 @@ export class PendingReport {
     return due;
   }
 
-  /** Whether a cause has lasted long enough to be told; also that there is none. */
+  /** Whether a cause has lasted long enough to be reported. Its end is reported at once. */
   #hasLasted(name: string, nowMs: number): boolean {
     if (this.#waiting?.name !== name) this.#waiting = { name, sinceMs: nowMs };
     return name === '' || nowMs - this.#waiting.sinceMs >= LASTING_MS;
   }
 
-  /** Tells the claims that wait for something outside of them what that is. */
+  /** Sends events to the claims that wait for a common cause. */
   async #tell(
     entries: readonly PendingEntry[],
     report: DriverReport | undefined,
@@ -159,20 +159,20 @@ export class PendingReport {
       this.#deps.events.record({
         regarding: regardingClaim(key),
         type: 'Warning',
-        // A run that could not reach the driver has told, or will tell, the same: one Event.
+        // The words of a run that could not reach the driver, so that there is one Event.
         ...(name === 'Unreachable'
           ? { reason: 'ProvisioningFailed', message: unreachableEvent(own) }
           : { reason: 'ProvisioningDelayed', message: sentence }),
       });
       this.#deps.context.log.debug(
         { ...logFields(key), reason: sentence },
-        'told why the claim waits',
+        'sent an event that says why the claim waits',
       );
     }
   }
 
-  /** Why no claim of the driver is worked on; '' if they are.
-   * @param report  undefined while Redis can't be reached, and where this process does not lead */
+  /** Why sutler works on no claim of the driver; '' if it does.
+   * @param report  undefined while Redis can't be reached, or if this process does not lead */
   #whyAllWait(report: DriverReport | undefined): {
     readonly name: string;
     readonly sentence: string;

@@ -2,10 +2,10 @@ import { drainOf, type SeenLease } from '../election/lease-view.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 
-const DRAINED = 'drained: nothing new is begun until sutler drain --undo';
+const DRAINED = 'drained: sutler begins no creation or deletion until sutler drain --undo';
 
-/** Whether new work is allowed, for which keys wait after a change-over or while sutler is drained;
- * tells whoever subscribes when it is, and that another provisioner led before. */
+/** Follows whether new work is allowed; keys wait for it during a change-over or a drain. Notifies
+ * subscribers when it is allowed, and when another provisioner has led before. */
 export class ProvisioningPause {
   /** Notified when new work is allowed, as when this ingest begins to lead. */
   readonly allowed = new Listeners<void>();
@@ -20,7 +20,7 @@ export class ProvisioningPause {
     this.#log = log;
   }
 
-  /** Another provisioner has held the Lease before this ingest began to lead. */
+  /** Notes that another provisioner held the Lease before this ingest began to lead. */
   otherLed(): void {
     this.#hasOtherLed = true;
   }
@@ -38,7 +38,7 @@ export class ProvisioningPause {
   #change(isAllowed: boolean): void {
     if (!isAllowed) this.#log.warn(DRAINED);
     else if (this.#isAllowed === false)
-      this.#log.info('the drain has ended: new work is begun again');
+      this.#log.info('the drain has ended: new work begins again');
     this.#isAllowed = isAllowed;
     if (isAllowed) this.allowed.notify();
   }
@@ -48,12 +48,12 @@ export class ProvisioningPause {
     return this.#isAllowed === false ? DRAINED : undefined;
   }
 
-  /** This ingest does not lead any more. */
+  /** To be called when this ingest stops leading. */
   forget(): void {
     this.#isAllowed = undefined;
   }
 
-  /** False also while the Lease was not read in this term. */
+  /** Also false until this term's first read of the Lease. */
   get isNewWorkAllowed(): boolean {
     return this.#isAllowed === true;
   }

@@ -21,20 +21,18 @@ const SLICE_MS = 100;
 /** Keys in a slice at least, so that a few keys are enqueued at once. */
 const SLICE_MIN = 20;
 
-/** Makes sure that everything that needs a job has one: each object that does, and each claim in
- * the journal.
+/** Makes sure that each object that needs a job, and each claim in the journal, has a job.
  *
- * As long as Redis keeps its data, nearly every key has a job, so each is enqueued as soon as it is
- * found. After a loss none has one, and all would reach the driver together: so they are spread
- * over time (invariant 10). A change that is seen meanwhile does not wait: its key goes straight to
- * the queue. */
+ * Usually nearly every key has a job already, so each key is enqueued as soon as it is found. After
+ * a loss of Redis' data no key has a job, and all would reach the driver together, so the keys are
+ * spread over time (invariant 10). The keys of new changes do not wait for that. */
 export class Resync {
   readonly #options: ResyncOptions;
-  /** When it was asked for last, by performance.now(). */
+  /** When a run was last requested, by performance.now(). */
   #askedMs = performance.now();
-  /** What is under way; another run waits for its end. */
+  /** The run that is under way; another run waits for its end. */
   #current: AbortController | undefined;
-  /** Why another run is asked for, and whether it is to be spread. */
+  /** Why another run was requested, and whether it should be spread. */
   #requested: { readonly reason: string; readonly isSpread: boolean } | undefined;
 
   constructor(options: ResyncOptions) {
@@ -46,9 +44,8 @@ export class Resync {
     if (performance.now() - this.#askedMs >= this.#options.intervalMs) void this.run('resync');
   }
 
-  /** Enqueues everything. Does nothing while this ingest does not lead. Runs once more after a run
-   * that had begun to list before this call.
-   * @param isSpread  over some seconds, since nothing has a job; ends a run that is under way */
+  /** Enqueues everything, if this ingest leads. If a run is under way, runs once more after it.
+   * @param isSpread  spreads the keys over 5 s, because no key has a job; aborts the present run */
   async run(reason: string, isSpread = false): Promise<void> {
     this.#askedMs = performance.now();
     this.#requested = { reason, isSpread: isSpread || (this.#requested?.isSpread ?? false) };
@@ -83,7 +80,7 @@ export class Resync {
       queue.ensureQueued(key);
       count += 1;
     }
-    // What leads to the others has a line of its own, unless it healed within a second.
+    // The other reasons have lines of their own, unless they lasted less than a second.
     const level = reason === 'leading' ? 'info' : 'debug';
     log[level]({ reason, keys: count }, 'enqueued everything outstanding');
   }

@@ -12,7 +12,7 @@ import type { ObjectSource } from './objects/object-source.ts';
 
 export interface SnapshotSweepOptions {
   readonly client: Pick<KubeClient, 'list' | 'patch' | 'update'>;
-  /** The claims, among them all that are pending. It may be out of date. */
+  /** The claims, including all pending ones; may be out of date. */
   readonly claims: ObjectSource['claims'];
   /** The snapshots and claims that claims in the journal are created from, by sourceId. */
   readonly openSources: () => Promise<ReadonlySet<string>>;
@@ -30,24 +30,24 @@ export function shouldSweep(intervalMs: number, capabilities: ReadonlySet<string
  * (404) or changed (409). */
 const EXPECTED: ReadonlySet<number> = new Set([403, 404, 409]);
 
-/** Snapshots that lose their finalizer before it is asked again which are in use: few, so that one
- * of them that is wanted meanwhile lacks it for a short time only. */
+/** How many snapshots lose their finalizer before the sweep asks again which are in use: few, so
+ * that a snapshot that a new claim needs lacks its finalizer only briefly. */
 const AT_ONCE = 5;
-/** Of adding a finalizer to a snapshot that changes meanwhile. */
+/** Tries to add a finalizer to a snapshot that keeps changing. */
 const MAX_TRIES = 5;
 
 type IsUsed = (snapshot: Snapshot) => boolean;
 
-/** Sweeps while this ingest leads: removes our finalizer from snapshots that kept it although no
- * claim is restored from them, as after a crash or the deletion of a pending claim
- * (external-provisioner pkg/controller/snapshot_finalizer_controller.go
- * sweepOrphanedFinalizers). What the API server refuses is left to the next sweep. */
+/** While this ingest leads, removes our finalizer from snapshots that no claim is restored from,
+ * for example after a crash or the deletion of a pending claim (external-provisioner
+ * pkg/controller/snapshot_finalizer_controller.go sweepOrphanedFinalizers). If the API server
+ * refuses, the next sweep tries again. */
 export class SnapshotSweep {
   readonly #options: SnapshotSweepOptions;
   readonly #stopped = new AbortController();
   /** When the next sweep is due, by performance.now(). */
   #dueMs: number;
-  /** Set when the API server refuses to list snapshots. No sweep from then on, until `begin`. */
+  /** The API server has refused to list snapshots: no sweep until `begin`. */
   #isForbidden = false;
   #isSweeping = false;
 
@@ -56,7 +56,7 @@ export class SnapshotSweep {
     this.#dueMs = performance.now() + options.intervalMs;
   }
 
-  /** This ingest leads from now on: sweeps at once, even if an earlier sweep was refused. */
+  /** Sweeps at once, even if an earlier sweep was refused; to be called by a new leader. */
   begin(): void {
     this.#isForbidden = false;
     this.#dueMs = -Infinity;
@@ -94,7 +94,7 @@ export class SnapshotSweep {
   async #releaseUnused(page: readonly Snapshot[]): Promise<void> {
     const { isLeading } = this.#options;
     const kept = page.filter((snapshot) => hasFinalizer(snapshot, finalizer));
-    // Without a watch it costs a list of all claims.
+    // Without a watch the next step lists all claims.
     if (kept.length === 0) return;
     // Read after the list, so that a claim created in between counts.
     const known = await restoredBy(this.#options.claims(isLeading));
@@ -107,18 +107,18 @@ export class SnapshotSweep {
     }
   }
 
-  /** Removes our finalizer, and adds it again where a claim came meanwhile: its worker may have
-   * found the finalizer still there and rely on it.
-   * @returns what is in use by then; undefined if nothing was removed
+  /** Removes our finalizer. Adds it again if a new claim uses the snapshot, because the claim's
+   * worker may have seen the finalizer and rely on it.
+   * @returns what is in use after the removal; undefined if nothing was removed
    * @throws KubeError if the API server is down */
   async #release(unused: readonly Snapshot[]): Promise<IsUsed | undefined> {
-    // Where nobody knows what is in use, everything may be.
+    // If the API server can't be asked, every snapshot may be in use.
     let isUsed: IsUsed = () => true;
     const released = new Set<Snapshot>();
     try {
       for (const snapshot of unused) {
         if (!this.#options.isLeading()) break;
-        // Before the request, which may have an effect even if there is no answer.
+        // Added before the request, which may have an effect even if there is no answer.
         released.add(snapshot);
         if (!(await this.#remove(snapshot))) released.delete(snapshot);
       }
@@ -130,8 +130,8 @@ export class SnapshotSweep {
     }
   }
 
-  /** Asks the API server what snapshots are in use: a claim that is pending is restored from them,
-   * or a claim in the journal, which may be gone itself.
+  /** Asks the API server which snapshots are in use: the sources of pending claims, and of claims
+   * in the journal, which may be gone themselves.
    * @throws KubeError */
   async #readUse(): Promise<IsUsed> {
     const { client, openSources } = this.#options;
@@ -153,7 +153,7 @@ export class SnapshotSweep {
       if (!(error instanceof KubeError) || isOutage(error)) throw error;
       log[EXPECTED.has(error.code) ? 'debug' : 'warn'](
         { snapshot: keyOf(object.metadata), error: error.message },
-        'the snapshot’s finalizer is left to the next sweep',
+        'could not remove the snapshot’s finalizer; the next sweep tries again',
       );
       return false;
     }
@@ -172,7 +172,7 @@ export class SnapshotSweep {
       if (isConflict(error) && tries < MAX_TRIES) return this.#addAgain(snapshot, tries + 1);
       log.warn(
         { snapshot: keyOf(snapshot.metadata), error: messageOf(error) },
-        'the snapshot’s finalizer is left out until the claim that needs it is tried again',
+        'could not add the snapshot’s finalizer again; the next run of the claim that needs it does',
       );
     }
   }
@@ -189,8 +189,7 @@ export class SnapshotSweep {
   }
 }
 
-/** The snapshots that those of the claims which are pending are restored from, as
- * "namespace/name". */
+/** The snapshots that pending claims are restored from, as "namespace/name". */
 async function restoredBy(found: AsyncIterable<Claim>): Promise<ReadonlySet<string>> {
   const restored = new Set<string>();
   for await (const claim of found) {

@@ -34,10 +34,10 @@ import { Resync } from './resync.ts';
 import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
 import { Waits } from './waits.ts';
 
-/** Begins what ingest does for one driver, as soon as the driver is known. Resolves when it
+/** Starts ingest's parts for one driver, as soon as the driver is known. Resolves when this process
  * competes for the Lease, or when the context's signal aborts.
- * @param openSource  the objects of all drivers; begins at the first call
- * @param ownLeader   set where jobs is the same process, and Redis its own */
+ * @param openSource  opens the source of all drivers' objects at the first call
+ * @param ownLeader   set if jobs runs in this process and Redis is its own */
 export async function startDriver(
   context: Context,
   connections: DriverConnections,
@@ -76,7 +76,7 @@ export async function startDriver(
   openPendingReport(deps, openElection(deps, times, leadership), handler, work);
 }
 
-/** Makes what this process does while it leads. */
+/** Makes the tasks of a leader. */
 function openLeadership(deps: DriverDeps, work: Work, handler: EventHandler): Leadership {
   const { context, connections, journal, place, source, queue, pause, ownLeader } = deps;
   const { flags, closers, health, log } = context;
@@ -144,10 +144,10 @@ function openSweep({
   return sweep;
 }
 
-/** A claim whose doubt is over is finished soon after, unless it can't be planned any more. */
+/** Vanished claims that stay this long after their doubt are reported. Most are done sooner. */
 const VANISHED_EXTRA_MS = 30_000;
 
-/** Tells people what waits. */
+/** Reports what waits. */
 function openPendingReport(
   deps: DriverDeps,
   whyNoLeader: () => string | undefined,
@@ -163,7 +163,7 @@ function openPendingReport(
   closers.add('report of what waits', () => report.stop());
 }
 
-/** Claims in the journal that are gone, and whose jobs do not end. */
+/** Vanished claims whose jobs do not end. */
 function* vanishedEntries(
   journal: Work['journal'],
   source: ObjectSource,
@@ -205,7 +205,7 @@ function openCapacity(deps: DriverDeps): void {
   });
 }
 
-/** @throws UsageError for times that can't work together, and a variable that is not set */
+/** @throws UsageError if the Lease's times don't fit together, or a variable is not set */
 export function checkFlags(context: Pick<Context, 'flags' | 'env'>): void {
   capacityPlace(context.flags, context.env);
   checkLeaseTimes(leaseTimes(context));
@@ -219,8 +219,8 @@ function leaseTimes({ flags }: Pick<Context, 'flags'>): LeaseTimes {
   };
 }
 
-/** Checks that /readyz and /healthz have before their parts are opened. Upstream's liveness probe,
- * too, asks for leader-election from the start, and where --leader-election is false. */
+/** Adds the checks that must exist before their parts are opened. The liveness probe of upstream's
+ * manifests asks for leader-election from the start, also with --leader-election=false. */
 export function addFirstChecks(health: Context['health']): void {
   health.live('leader-election', () => undefined);
 }
@@ -233,7 +233,7 @@ function openEvents({ context, connections, driver }: DriverBase): EventRecorder
   return events;
 }
 
-/** Follows whether new work is started, and says so in /readyz while none is. */
+/** Follows whether new work is allowed, and shows a drain in /readyz. */
 function openPause({ health, log }: Context): ProvisioningPause {
   const pause = new ProvisioningPause(log);
   health.note('drain', () => pause.note);
@@ -251,7 +251,7 @@ function openWaits(deps: DriverDeps): void {
   closers.add('waits', () => waits.stop());
 }
 
-/** Tells the workers which handles several PVs name, where PVs are watched. */
+/** Publishes the shared handles to the workers; needs a watch of PVs. */
 function openHandlePublisher({ context, place, isLeading }: DriverDeps, informers: Informers) {
   const { closers, log } = context;
   const publisher = new HandlePublisher(informers, redisSharedHandles(place), { isLeading, log });

@@ -43,7 +43,7 @@ export interface WaitsOptions extends RedisPlace {
 const PERIOD_MS = 5_000;
 const READ_AT_ONCE = 8;
 const READ_TIMEOUT_MS = 10_000;
-/** For how long an object is not asked for that this account may not read. */
+/** How long to wait before reading an object again that this account may not read. */
 const REFUSED_MS = 300_000;
 const READABLE = [
   claims,
@@ -55,14 +55,14 @@ const READABLE = [
   volumeAttributesClasses,
 ];
 
-/** Runs the keys that wait for objects when these change: every 5 s it compares the versions that
- * the keys have seen with those of now. An object is asked for once, however many keys wait for it.
- * Classes are in memory, and nodes are watched while a key waits for them. */
+/** Runs keys when the objects that they wait for change. Every 5 s it compares the versions that
+ * the keys have seen with the current ones. It reads each object once, however many keys wait for
+ * it; classes are in memory, and nodes are watched while a key waits for them. */
 export class Waits {
   readonly #options: WaitsOptions;
   readonly #promoted: Counter<'driver'>;
   readonly #loop: PollLoop;
-  /** By object: until when it is not asked for. */
+  /** By object: when it may be read again, by performance.now(). */
   readonly #refused = new Map<string, number>();
   #nodes: NodeWatch | undefined;
 
@@ -77,7 +77,8 @@ export class Waits {
     this.#promoted.inc({ driver }, 0);
     this.#loop = new PollLoop({
       step: () => this.#look(),
-      onError: (error) => log.debug({ err: error }, 'could not look at what keys wait for'),
+      onError: (error) =>
+        log.debug({ err: error }, 'could not read the objects that keys wait for'),
       periodMs: options.periodMs ?? PERIOD_MS,
     });
   }
@@ -109,7 +110,7 @@ export class Waits {
     }
   }
 
-  /** @returns without those that are not known now */
+  /** @returns the versions that are known now */
   async #versionsOf(
     conditions: ReadonlyMap<string, WaitCondition>,
   ): Promise<ReadonlyMap<string, string>> {
@@ -138,7 +139,7 @@ export class Waits {
     return this.#read(id, condition);
   }
 
-  /** By a list of one name, for which ingest has the right already. */
+  /** Lists one name, because ingest has only the right to list. */
   async #read(id: string, { resource: plural, namespace, name }: WaitCondition) {
     const { client, log } = this.#options;
     const resource = READABLE.find((each) => each.plural === plural);
@@ -154,7 +155,7 @@ export class Waits {
       // The kind is not installed.
       if (isNotFound(error)) return '';
       if (isForbidden(error)) this.#refused.set(id, nowMs + REFUSED_MS);
-      log.debug({ object: id, err: error }, 'could not read what a key waits for');
+      log.debug({ object: id, err: error }, 'could not read an object that a key waits for');
       return undefined;
     }
   }

@@ -11,17 +11,17 @@ import type { Endpoint, EndpointContext } from './webhook-server.ts';
 
 const API_VERSION = 'admission.k8s.io/v1';
 const OPERATIONS = new Set<unknown>(['CREATE', 'UPDATE', 'DELETE']);
-/** A review may hold the object twice, each as large as the API server takes it. */
+/** A review may contain two copies of the object, each as large as the API server allows. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
 const MAX_MEMORY_BYTES = 32 * 1024 * 1024;
-/** The API server asks before it stores the object, so the notice waits: usually the object is
- * stored after the first pause, and after a slow admission at the end of the second. */
+/** The API server asks before it stores the object, so the endpoint sends the notice twice, after
+ * these pauses: usually the object is stored after the first, after a slow admission the second. */
 const PAUSES_MS = [100, 2_000];
-/** Reviews whose notices wait; notices of further ones are dropped. */
+/** Reviews whose notices may wait at once; notices of further reviews are dropped. */
 const MAX_WAITING = 2_000;
 
-/** Answers POST /admission: allows each request, and leaves notices after the answer. While there
- * are too many, notices are dropped and answers are not. */
+/** Answers POST /admission: allows each request, and stores notices after the answer. Under too
+ * much load it drops notices, but still answers. */
 export class AdmissionEndpoint implements Endpoint {
   readonly #context: EndpointContext;
   readonly #warnings: RareWarnings;
@@ -44,8 +44,8 @@ export class AdmissionEndpoint implements Endpoint {
     else void this.#leaveNotices(verdict);
   }
 
-  /** What has no 4xx ends the connection: the API server then goes on at once, as failurePolicy
-   * says. It would repeat a request that is answered with 429 or 5xx, while its user waits. */
+  /** Ends the connection unless the error has a status 4xx: then the API server goes on at once, by
+   * its failurePolicy. After 429 or 5xx it would repeat the request while its user waits. */
   refuse(error: unknown, request: Request, response: Response): void {
     this.#context.metrics.reviews.inc({ result: 'refused' });
     if (!(error instanceof RequestProblem) || error.status >= 500)
@@ -73,7 +73,7 @@ export class AdmissionEndpoint implements Endpoint {
       notices.inc({ server: 'admission', result: 'lost' });
       this.#warnings.warn(
         { reason: String(error) },
-        'a notice of an admission review was lost; the resync heals it',
+        'lost a notice of an admission review; the next resync finds the change',
       );
     } finally {
       this.#waiting -= 1;
@@ -84,13 +84,12 @@ export class AdmissionEndpoint implements Endpoint {
 interface AdmissionQuestion {
   /** Id of this call, to be repeated in the answer. */
   readonly uid: string;
-  /** What the request is about, as an event. Whatever is odd about it is ignored: the answer is
-   * the same. */
+  /** What the request is about, as an event. Errors in it are ignored: the answer is the same. */
   readonly verdict: Verdict;
 }
 
 /** Reads an AdmissionReview.
- * @throws RequestProblem if it can't be answered: it is no AdmissionReview v1 with a uid */
+ * @throws RequestProblem unless it is an AdmissionReview v1 with a uid */
 export function readAdmissionReview(body: Buffer): AdmissionQuestion {
   const review = parseDocument(body, 'body');
   if (!isFields(review) || review['kind'] !== 'AdmissionReview')
@@ -107,8 +106,8 @@ export function readAdmissionReview(body: Buffer): AdmissionQuestion {
   return { uid, verdict: verdict instanceof RequestProblem ? 'no-object' : verdict };
 }
 
-/** The kind is that of the object also where the request is about its status. The name is empty
- * where the request deletes a collection. */
+/** Finds the object of a request. A request about the status has the object's kind too. The name is
+ * empty if the request deletes a collection. */
 function identityOfRequest(request: Readonly<Record<string, unknown>>): Identity {
   const { kind: type, namespace, name, operation } = request;
   const { group, version, kind } = isFields(type) ? type : {};

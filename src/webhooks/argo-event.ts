@@ -9,9 +9,8 @@ import {
   type Verdict,
 } from './object-identity.ts';
 
-/* Events of the resource event source of Argo Events, as its HTTP trigger sends them. Whoever
- * writes the sensor chooses which parts are sent, and whether as JSON or as a string that holds
- * JSON. */
+/* Events of the resource event source of Argo Events, as its HTTP trigger sends them. The user's
+ * sensor chooses the parts to send, as JSON or as a string that contains JSON. */
 
 const TYPES = new Set(['ADD', 'UPDATE', 'DELETE']);
 
@@ -54,7 +53,7 @@ export function readArgoData({ type, body }: Fields, path: string): Verdict {
   return judgeIdentity(identityOfObject(object, field));
 }
 
-/** A value that was sent as a string holding JSON is parsed, once.
+/** Parses a value that was sent as a string that contains JSON, once.
  * @throws RequestProblem */
 export function parseIfText(value: unknown, field: string): unknown {
   if (typeof value !== 'string' || !value.trimStart().startsWith('{')) return value;

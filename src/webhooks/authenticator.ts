@@ -9,21 +9,21 @@ import { BodyReceiver } from './receive-body.ts';
 import { type BearerTokens, findToken, type Sender, type SigningKeys } from './sender-secrets.ts';
 
 const MAX_BODY_BYTES = 2 * 1024 * 1024;
-/** Bodies that are being received, all together. */
+/** Memory for all bodies that are being received. */
 const MAX_MEMORY_BYTES = 32 * 1024 * 1024;
-/** The same for bodies whose sender is not known before they are there. */
+/** The same for signed bodies, whose sender is known only after the whole body. */
 const MAX_UNVERIFIED_BYTES = 16 * 1024 * 1024;
 /** How far the time of a request may be from ours. */
 const TOLERANCE_SECONDS = 300;
 const MAX_SIGNATURES = 16;
 const HEADERS = ['webhook-id', 'webhook-timestamp', 'webhook-signature'] as const;
 
-/** What senders may show. */
+/** The credentials that senders may use. */
 export interface Credentials {
-  /** Undefined where senders have none. The files may change. */
+  /** Undefined if no flag names such a file. The files may change. */
   readonly tokens: { readonly current: BearerTokens } | undefined;
   readonly signingKeys: { readonly current: SigningKeys } | undefined;
-  /** Names of client certificates; empty where senders have none. */
+  /** Names of client certificates; empty if senders have none. */
   readonly allowedNames: readonly string[];
 }
 
@@ -35,11 +35,11 @@ export interface AllowedRequest {
   readonly deliveryId?: string;
 }
 
-/** Receives requests, and finds out who sends them. Any one of the credentials that are configured
- * is enough; a signature that is shown is checked in any case. */
+/** Receives requests, and finds out who sends them. One of the configured credentials is enough; a
+ * signature is checked even beside another credential. */
 export class Authenticator {
   readonly #credentials: Credentials;
-  /** What a sender can show, for its error; '' where anybody may send. */
+  /** The credentials to use, for error messages; '' if anybody may send. */
   readonly #wanted: string;
   readonly #bodies = new BodyReceiver(MAX_MEMORY_BYTES);
   readonly #unverified = new BodyReceiver(MAX_UNVERIFIED_BYTES);
@@ -52,11 +52,11 @@ export class Authenticator {
       ...(allowedNames.length === 0 ? [] : ['a client certificate with an allowed name']),
       ...(signingKeys === undefined
         ? []
-        : ['a Standard Webhooks signature, its webhook-timestamp in seconds and not old']),
+        : ['a Standard Webhooks signature with a recent webhook-timestamp in seconds']),
     ].join(', or ');
   }
 
-  /** Receives the body. One without a credential in its headers is not read.
+  /** Receives the body, if the headers have a credential.
    * @throws RequestProblem for a request without a valid credential */
   async receive(request: IncomingMessage): Promise<AllowedRequest> {
     const { headersDistinct: headers, socket } = request;
@@ -71,7 +71,7 @@ export class Authenticator {
     }
     if (sender !== undefined)
       return { sender, body: await this.#bodies.receive(request, MAX_BODY_BYTES) };
-    // The signature of the certificate is good, but no name in it is allowed.
+    // The certificate is valid, but none of its names is allowed.
     if (socket instanceof TLSSocket && socket.authorized)
       throw new RequestProblem(
         403,
@@ -91,7 +91,7 @@ export class Authenticator {
     return findToken(authorization[0] ?? '', tokens.current);
   }
 
-  /** @param reason  for the log alone */
+  /** @param reason  only for the log */
   #refuse(reason: string): RequestProblem {
     return new RequestProblem(401, `send ${this.#wanted}`, 'Authorization', reason);
   }
@@ -104,8 +104,8 @@ function findCertificateName(socket: Socket, allowed: readonly string[]): string
 }
 
 /** Verifies a signature as Standard Webhooks describes it: HMAC-SHA256 of id, time and body.
- * @param body  the bytes as they came
- * @returns the sender with whose key the body was signed; for the log, why there is none */
+ * @param body  the bytes as they arrived
+ * @returns the sender whose key signed the body; a string says, for the log, why there is none */
 export function verifySignature(
   headers: HeaderValues,
   body: Buffer,
@@ -127,7 +127,7 @@ export function verifySignature(
   const head = Buffer.from(`${id}.${timestamp}.`, 'latin1');
   const signer = keys.find(({ key }) => {
     const expected = createHmac('sha256', key).update(head).update(body).digest();
-    // Each is compared, whether or not one before it was right.
+    // Compares all signatures, so that the time does not depend on which one is right.
     return signatures.filter((text) => isSame(text, expected)).length > 0;
   });
   return signer?.sender ?? 'no key matches a v1 signature in webhook-signature';

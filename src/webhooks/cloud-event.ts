@@ -18,8 +18,8 @@ import {
   resourceOf,
 } from './object-identity.ts';
 
-/* CloudEvents 1.0 over HTTP. Those of Knative's ApiServerSource are understood, in both of its
- * modes; all others are ignored. */
+/* CloudEvents 1.0 over HTTP. sutler reads the events of Knative's ApiServerSource, in both of its
+ * modes, and ignores all others. */
 
 const REQUIRED = ['id', 'source', 'specversion', 'type'] as const;
 const TYPE = /^dev\.knative\.apiserver\.(resource|ref)\.(?:add|update|delete)$/;
@@ -34,7 +34,7 @@ const EXTENSIONS: Readonly<Record<IdentityPart, string>> = {
 /** An event, however it arrived. */
 interface CloudEvent {
   readonly attributes: Fields;
-  /** How an attribute is called where it was found. */
+  /** The name of an attribute in this mode, for problems. */
   readonly fieldOf: (name: string) => string;
   /** @returns undefined if the event has no data
    * @throws RequestProblem */
@@ -71,8 +71,8 @@ function readStructuredData(event: Fields, fieldOf: CloudEvent['fieldOf']): unkn
   return parseDocument(bytes, fieldOf('data_base64'));
 }
 
-/** The required attributes of binary mode that a request lacks, as headers: none for a CloudEvent
- * in binary mode, and all for a request that is none at all. */
+/** The headers of required attributes that a request lacks. A CloudEvent in binary mode lacks none,
+ * and a request that is no such event lacks all. */
 export function missingHeaders(headers: HeaderValues): readonly string[] {
   return REQUIRED.map((name) => `ce-${name}`).filter((header) => headers[header] === undefined);
 }
@@ -82,7 +82,7 @@ export function missingHeaders(headers: HeaderValues): readonly string[] {
  * @throws RequestProblem */
 export function readBinary(headers: HeaderValues, body: Buffer, isJson: boolean): ReadEvent {
   if (headers['ce-datacontenttype'] !== undefined)
-    throw badField('ce-datacontenttype', 'it must not be there: Content-Type says it');
+    throw badField('ce-datacontenttype', 'remove it: Content-Type says the same');
   const attributes = new Map<string, string>();
   for (const [header, values = []] of Object.entries(headers)) {
     if (!header.startsWith('ce-')) continue;
@@ -116,7 +116,7 @@ function readEvent(event: CloudEvent): ReadEvent {
   return { verdict: judgeIdentity(readIdentity(event, shape === 'ref')), eventId };
 }
 
-/** An event without data has the identity in its extensions. */
+/** Reads the identity from the data or, without data, from the extensions. */
 function readIdentity(event: CloudEvent, isReference: boolean): Identity {
   const { attributes, fieldOf, dataField } = event;
   const data = event.readData();

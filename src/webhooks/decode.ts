@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { badField, badFormat } from './problem.ts';
 
-/** Lists and objects of a document, ten times as many as a thousand events have. A body of nothing
- * but these would take a hundred times its size when it is parsed, and a second. */
+/** Most lists and objects in a document: ten times as many as a thousand events have. To parse a
+ * body that consists only of brackets takes a second, and a hundred times its size. */
 const MAX_OPENED = 100_000;
 
 /** Parses one JSON document.
@@ -29,7 +29,7 @@ export function parseDocument(bytes: Buffer, field: string): unknown {
 }
 
 /** Decodes base64 strictly: Node's decoder skips what it does not know.
- * @returns undefined if it is none */
+ * @returns undefined if the text is not base64 */
 export function decodeBase64(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64');
   return bytes.toString('base64') === text ? bytes : undefined;
@@ -42,13 +42,13 @@ export type HeaderValues = Readonly<Record<string, readonly string[] | undefined
 export type BodyFormat =
   | 'batch'
   | 'structured'
-  /** One JSON document. Whether it is the data of a CloudEvent, the other headers say. */
+  /** One JSON document. The other headers say whether it is the data of a CloudEvent. */
   | 'json'
   /** Something else, which may be the data of a CloudEvent of another type. */
   | 'other';
 
-/** Chooses how to read the body, by Content-Type; a body without one is taken for JSON, since Argo
- * Events sends none.
+/** Chooses how to read the body, by Content-Type. Without a Content-Type the body is read as JSON,
+ * because Argo Events sends none.
  * @throws RequestProblem for formats that are not supported */
 export function bodyFormat(headers: HeaderValues): BodyFormat {
   checkEncoding(headers);
@@ -86,7 +86,7 @@ export function decodeHeaderValue(value: string, header: string): string {
   const isQuoted = value.length >= 2 && value.startsWith('"') && value.endsWith('"');
   const text = isQuoted ? value.slice(1, -1).replace(/\\(.)/g, '$1') : value;
   if (/%(?![0-9A-Fa-f]{2})/.test(text))
-    throw badField(header, 'it has a % that two hex digits do not follow: write %25');
+    throw badField(header, 'it has a % without two hex digits after it: write %25');
   const latin1 = text.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) =>
     String.fromCharCode(Number.parseInt(hex, 16)),
   );

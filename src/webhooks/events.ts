@@ -10,16 +10,16 @@ import { readEvents } from './read-events.ts';
 import type { Sender } from './sender-secrets.ts';
 import type { Endpoint, EndpointContext } from './webhook-server.ts';
 
-/** Ids of events that are remembered, and for how long: twice as long as a signed request may be
- * repeated. One that was forgotten makes a second notice, which harms nobody. */
+/** How many ids of events are remembered, and for how long: twice as long as a signed request may
+ * be repeated. A forgotten event makes a second notice, which does no harm. */
 const SEEN = { maxSize: 25_000, maxAge: 600_000 };
 
-/** Answers POST /events: takes the notices of events into Redis, and then says so. */
+/** Answers POST /events, after it has stored the events' notices in Redis. */
 export class EventsEndpoint implements Endpoint {
   readonly #authenticator: Authenticator;
   readonly #context: EndpointContext;
   readonly #warnings: RareWarnings;
-  /** By sender, so that none can have events of another one taken for repetitions, and event. */
+  /** By sender and event, so that no sender can make another's events look like repetitions. */
   readonly #seen = new QuickLRU<string, true>(SEEN);
 
   constructor(authenticator: Authenticator, context: EndpointContext) {
@@ -51,7 +51,10 @@ export class EventsEndpoint implements Endpoint {
     if (request.errored !== null || request.socket.destroyed) return;
     const isProblem = error instanceof RequestProblem;
     if (!isProblem)
-      this.#context.log.error({ err: error }, 'a webhook request failed: a defect of sutler');
+      this.#context.log.error(
+        { err: error },
+        'a webhook request failed: a defect of sutler, please report it',
+      );
     const problem = isProblem ? error : unavailable('the request could not be handled');
     const { status, message: detail, field, cause } = problem;
     const reason = cause === undefined ? undefined : messageOf(cause);
@@ -61,7 +64,7 @@ export class EventsEndpoint implements Endpoint {
     sendProblem(response, problem);
   }
 
-  /** Agrees to be sent events, as CloudEvents' Web Hooks ask first.
+  /** Agrees to receive events: CloudEvents' Web Hooks ask for that first.
    * @see CloudEvents HTTP 1.1 Web Hooks 4 */
   answerOptions(this: void, request: Request, response: Response): void {
     response.set('allow', 'POST, OPTIONS');
@@ -74,8 +77,8 @@ export class EventsEndpoint implements Endpoint {
   }
 
   /** Stores the notices of all valid events.
-   * @param deliveryId  of an event without an id
-   * @throws RequestProblem if that can't be done */
+   * @param deliveryId  for an event without an id
+   * @throws RequestProblem if Redis refuses */
   async #take(sender: Sender, read: ReturnType<typeof readEvents>, deliveryId?: string) {
     const report = { accepted: 0, ignored: 0, duplicates: 0 };
     const notices: ChangeNotice[] = [];
@@ -103,7 +106,7 @@ export class EventsEndpoint implements Endpoint {
       }
     }
     await this.#store(notices);
-    // Not before: an event that was refused comes again with its id.
+    // Only now, because the sender repeats a refused event with the same id.
     for (const key of keys) this.#seen.set(key, true);
     return report;
   }
@@ -121,7 +124,7 @@ export class EventsEndpoint implements Endpoint {
   }
 }
 
-/** Of one length, however long the id. */
+/** A key of bounded length, however long the id. */
 function seenKey({ kind, name }: Sender, eventId: string): string {
   const digest = createHash('sha256').update(eventId).digest('base64');
   return `${kind} ${name} ${digest}`;

@@ -31,29 +31,30 @@ export const webhookFlags = defineFlags({
     type: 'strings',
     default: '',
     help:
-      'Senders that may send, by a subjectAltName of their certificate: DNS:name, URI:uri or ' +
-      'IP:address, compared whole.',
+      'Senders that may send, by a subjectAltName of their certificate, compared as a whole: ' +
+      'DNS:name, URI:uri or IP:address.',
   },
   'webhook-token-file': {
     type: 'string',
     default: '',
     help:
-      'File with the bearer tokens of senders: one a line, each followed by the name of its ' +
-      'sender if wanted. Read again when it changes.',
+      'File with the bearer tokens of senders: one a line, then optionally the name of the ' +
+      'sender. Changes take effect at once.',
   },
   'webhook-signing-key-file': {
     type: 'string',
     default: '',
     help:
-      'File with the keys of senders that sign as Standard Webhooks describes (whsec_…): one a ' +
-      'line, each followed by the name of its sender if wanted. Read again when it changes.',
+      'File with the keys of senders that sign by Standard Webhooks (whsec_…): one a line, then ' +
+      'optionally the name of the sender. Changes take effect at once.',
   },
   'admission-address': {
     type: 'string',
     default: '',
     help:
-      'Listen address of POST /admission, for a ValidatingWebhookConfiguration: it allows every ' +
-      'request, and is a notice. Empty: none. Beyond loopback it needs --admission-tls-cert.',
+      'Listen address of POST /admission, for a ValidatingWebhookConfiguration: ingest allows ' +
+      'every request, and learns of the change. Empty: none. Beyond loopback it needs ' +
+      '--admission-tls-cert.',
   },
   'admission-tls-cert': {
     type: 'string',
@@ -70,6 +71,6 @@ export const webhookFlags = defineFlags({
     default: '',
     help:
       'PEM file with the authorities that sign the API server’s client certificate. Empty: ' +
-      'whoever can connect may ask.',
+      'no certificate is needed.',
   },
 });

@@ -2,7 +2,7 @@ import { metricsIn, type Registry } from '../runtime/metrics.ts';
 
 export type WebhookMetrics = ReturnType<typeof webhookMetrics>;
 
-/** What both servers count. No label has a value that a sender chooses. */
+/** The metrics of both servers. A sender never chooses the value of a label. */
 export function webhookMetrics(registry: Registry) {
   const { counter } = metricsIn(registry);
   return {
@@ -14,7 +14,7 @@ export function webhookMetrics(registry: Registry) {
     ),
     refused: counter(
       'sutler_webhook_requests_refused_total',
-      'Requests to POST /events that were refused as a whole, by kind of problem.',
+      'Requests to POST /events that ingest refused as a whole, by kind of problem.',
       ['reason'],
     ),
     reviews: counter(

@@ -4,8 +4,8 @@ import { keyPrefix } from '../redis/key-prefix.ts';
 /** The resources that notices are about: claims and volumes, of the core group. */
 export const NOTICED_RESOURCES = ['persistentvolumeclaims', 'persistentvolumes'] as const;
 
-/** Says that an object may have changed. It may come late, twice, out of order, or name an object
- * that never comes to be, so whoever gets it reads the object afresh. */
+/** Says that an object may have changed. It may come late, twice or out of order, or name an object
+ * that is never created, so its reader reads the object from the API server. */
 export interface ChangeNotice {
   readonly resource: (typeof NOTICED_RESOURCES)[number];
   /** '' for a volume. */
@@ -13,11 +13,11 @@ export interface ChangeNotice {
   readonly name: string;
 }
 
-/* The notices of an installation, on their way from any ingest to those that lead a driver. A
- * stream with one entry for each notice, its fields: resource, namespace, name. An entry with the
- * one field `mark` is no notice: a reader left it to begin behind it. */
+/* A stream of notices from any ingest of an installation to those that lead a driver. Each notice
+ * is an entry with the fields resource, namespace and name. An entry with the single field `mark`
+ * is a reader's starting point. */
 
-/** The stream is cut to about this number of entries when one is added, 4 MB at most. */
+/** Redis cuts the stream to about this number of entries (at most 4 MB) when one is added. */
 const MAX_ENTRIES = 10_000;
 
 /** The id of an entry that a reader has read. */
@@ -42,13 +42,13 @@ export class NoticeStream {
   readonly #link: NoticeLink;
   readonly #key: string;
 
-  /** @param link  for `read`: a connection that nobody else uses, since reading blocks it */
+  /** @param link  for `read`: a connection of its own, because reading blocks it */
   constructor(link: NoticeLink, prefix: string) {
     this.#link = link;
     this.#key = noticeStreamKey(prefix);
   }
 
-  /** Adds notices. Where it rejects, some may be added. */
+  /** Adds notices. If it rejects, it may have added some. */
   async append(notices: readonly ChangeNotice[]): Promise<void> {
     const { trouble } = this.#link;
     if (trouble !== undefined) throw new Error(trouble);
@@ -59,14 +59,13 @@ export class NoticeStream {
     );
   }
 
-  /** The position behind all notices that there are now. */
+  /** Marks the present end of the stream. */
   markEnd(): Promise<NoticePosition> {
     return this.#add('mark', '');
   }
 
   /** Reads the notices after a position, in order.
-   * @param o.waitMs  how long to wait for the first one; less than the 5 s after which a connection
-   *                  gives a command up */
+   * @param o.waitMs  how long to wait for the first notice; less than the 5 s of a command */
   async read(
     after: NoticePosition,
     o: { readonly most: number; readonly waitMs: number },
@@ -74,7 +73,7 @@ export class NoticeStream {
     const { redis } = this.#link;
     const stream = ['STREAMS', this.#key, after] as const;
     const reading = redis.xread('COUNT', o.most, 'BLOCK', o.waitMs, ...stream);
-    // Redis answers it after the first command. If the entry is still there, so was all after it.
+    // Sent after the read: if the entry still exists, the read has missed nothing after it.
     const checking = redis.xrange(this.#key, after, after);
     const [streams, known] = await Promise.all([reading, checking]);
     const entries = streams?.[0]?.[1] ?? [];
@@ -95,7 +94,7 @@ export class NoticeStream {
 }
 
 /** @param fields  names and values in turn
- * @returns undefined for a mark, and for what another version may have written */
+ * @returns undefined for a mark, and for an entry of another version of sutler */
 function decodeNotice(fields: readonly string[]): ChangeNotice | undefined {
   const valueOf = (field: string): string | undefined =>
     fields.find((_, i) => i % 2 === 1 && fields[i - 1] === field);

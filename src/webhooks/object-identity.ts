@@ -2,12 +2,12 @@ import { isFields } from '../runtime/json.ts';
 import type { ChangeNotice } from './notices.ts';
 import { badField } from './problem.ts';
 
-/** What an event says: a notice, or why it is accepted and nothing is done about it. */
+/** What an event says: a notice, or why sutler accepts the event but ignores it. */
 export type Verdict = ChangeNotice | IgnoredReason;
 
 export type IgnoredReason = 'other-kind' | 'other-group' | 'other-type' | 'no-object' | 'dry-run';
 
-/** What an event says, and how it is told from others. */
+/** What an event says, and its id. */
 export interface ReadEvent {
   readonly verdict: Verdict;
   /** The same in each repetition of this event; absent if it has no id. */
@@ -30,7 +30,7 @@ const MAX_NAME = 253;
 
 export type IdentityPart = 'apiVersion' | 'kind' | 'namespace' | 'name';
 
-/** What names an object, as an event says it. */
+/** The parts of an event that name its object. */
 export interface Identity extends Readonly<Record<IdentityPart, unknown>> {
   /** Where each part is, for problems. */
   readonly fieldOf: (part: IdentityPart) => string;
@@ -43,7 +43,7 @@ export function resourceOf(kind: unknown): ChangeNotice['resource'] | undefined 
 
 /** The identity of a whole object.
  * @param path  where the object is
- * @throws RequestProblem if it is no object, or one of a served kind without metadata */
+ * @throws RequestProblem if it is no object, or is a claim or volume without metadata */
 export function identityOfObject(object: unknown, path: string): Identity {
   if (!isFields(object)) throw badField(path, 'it must be a JSON object, the Kubernetes object');
   const { apiVersion, kind, metadata } = object;
@@ -55,7 +55,7 @@ export function identityOfObject(object: unknown, path: string): Identity {
   return { apiVersion, kind, namespace, name, fieldOf };
 }
 
-/** The identity of an object that is only referred to. */
+/** The identity of an object from a reference to it. */
 export function identityOfReference(reference: unknown, path: string): Identity {
   if (!isFields(reference))
     throw badField(path, 'it must be a JSON object: kind, namespace, name and apiVersion');

@@ -19,8 +19,8 @@ type Context = Pick<
   'flags' | 'closers' | 'health' | 'log' | 'metrics' | 'stopping'
 >;
 
-/** Starts the servers for webhooks that flags name, until the process closes. Any ingest takes
- * events, whether it leads or not: their notices travel through Redis.
+/** Starts the servers for webhooks that flags name, until the process closes. An ingest that does
+ * not lead takes events too, because the notices travel through Redis.
  * @param redis.prefix  value of --redis-prefix
  * @returns their addresses, for `announce`
  * @throws UsageError for flags or files that can't be used */
@@ -76,8 +76,7 @@ async function watchSecrets<T>(
   return watched;
 }
 
-/** @throws UsageError for flags that don't go together, and for servers that would be open to
- * all */
+/** @throws UsageError for flags that don't go together, and for servers without authentication */
 function checkFlags(
   { flags, log }: Context,
   { events, admission }: Readonly<Record<'events' | 'admission', ServerFlags>>,
@@ -94,14 +93,14 @@ function checkFlags(
   const isAuthenticated = hasNames || hasTokens || flags.webhookSigningKeyFile !== '';
   if (isBeyondLoopback(events) && !isAuthenticated)
     throw new UsageError(
-      `--webhook-address ${events.address}: without authentication events are taken on ` +
-        'loopback only; give --webhook-token-file, --webhook-signing-key-file, or ' +
+      `--webhook-address ${events.address}: without authentication it must be a loopback ` +
+        'address; give --webhook-token-file, --webhook-signing-key-file, or ' +
         '--webhook-tls-client-ca and --webhook-allowed-names',
     );
   if (isBeyondLoopback(events) && hasTokens && events.cert === '')
     log.warn(
       { address: events.address },
-      'bearer tokens arrive in plaintext: whoever reads the network can send events; ' +
+      'bearer tokens arrive in plaintext, and whoever can read the network can use them; ' +
         'give --webhook-tls-cert and --webhook-tls-key',
     );
   if (isBeyondLoopback(admission) && admission.cert === '')

@@ -9,13 +9,13 @@ const KINDS = {
   405: ['method', 'the method is not supported'],
   413: ['too-large', 'the request is too large'],
   415: ['format', 'the format is not supported'],
-  503: ['unavailable', 'events can not be taken now'],
+  503: ['unavailable', 'ingest can not take events now'],
 } as const;
 
 const RETRY_SECONDS = 2;
 
-/** Why a request is refused, or one event of it. It never contains a part of the body: a body may
- * be a Secret. */
+/** Why ingest refuses a request, or one of its events. It never contains a part of the body, which
+ * may be a Secret. */
 export class RequestProblem extends Error {
   override readonly name = 'RequestProblem';
   readonly status: keyof typeof KINDS;
@@ -47,12 +47,12 @@ export function badField(field: string, detail: string): RequestProblem {
   return new RequestProblem(400, detail, field);
 }
 
-/** The body is in a format that is not read. */
+/** The body has a format that sutler does not read. */
 export function badFormat(field: string, detail: string): RequestProblem {
   return new RequestProblem(415, detail, field);
 }
 
-/** Nothing is wrong with the request: it may come again. */
+/** The request is valid, and the sender may repeat it. */
 export function unavailable(detail: string, cause?: unknown): RequestProblem {
   return new RequestProblem(503, detail, undefined, cause);
 }
@@ -75,8 +75,8 @@ export function sendProblem(response: Response, problem: RequestProblem, more: o
   if (response.headersSent) return;
   if (status === 503) response.set('retry-after', String(RETRY_SECONDS));
   if (status === 401) response.set('www-authenticate', 'Bearer');
-  // The rest of the body is thrown away: a client that still sends would not see the answer if the
-  // connection ended.
+  // Discards the rest of the body: if the connection ended, a client that is still sending would
+  // not see the answer.
   response.req.resume();
   sendJson(response.status(status), { ...problem.toJSON(), ...more }, 'application/problem+json');
 }

@@ -5,13 +5,13 @@ const FIRST_BYTES = 16 * 1024;
 
 /** A body that is being received. */
 interface Receiving {
-  /** Memory that it takes. */
+  /** Memory for it. */
   bytes: number;
   readonly refuse: (problem: RequestProblem) => void;
 }
 
-/** Receives bodies, in bounded memory: where all together take more, the one that began first is
- * refused, so that nobody can keep others out. */
+/** Receives bodies in bounded memory. If all bodies together need more, it refuses the oldest one,
+ * so that a slow sender can't keep others out. */
 export class BodyReceiver {
   readonly #maxTotalBytes: number;
   #totalBytes = 0;
@@ -22,12 +22,12 @@ export class BodyReceiver {
     this.#maxTotalBytes = maxTotalBytes;
   }
 
-  /** Receives the bytes of a body as they are. How long that may take, the server limits.
+  /** Receives the bytes of a body. The server limits the time.
    * @throws RequestProblem; an Error if the client ends the connection */
   async receive(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
     const tooLarge = new RequestProblem(413, `the body may have ${maxBytes} bytes`, 'body');
     if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge;
-    // Parts are copied as they arrive: many tiny ones would take a hundred times their size.
+    // Copies parts as they arrive: a list of many tiny parts would take a hundred times their size.
     let body = Buffer.allocUnsafe(0);
     let length = 0;
     let entry: Receiving | undefined;

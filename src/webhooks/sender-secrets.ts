@@ -3,16 +3,16 @@ import { decodeBase64 } from './decode.ts';
 
 /* The files of --webhook-token-file and --webhook-signing-key-file: a secret a line. */
 
-/** Who sends events, by what it has shown. */
+/** Who sends events, by its credential. */
 export interface Sender {
   readonly kind: 'certificate' | 'token' | 'signature' | 'network';
   /** The allowed name of the certificate, the name of the token or key, or the address. */
   readonly name: string;
 }
 
-/** Lines of one file: more than any installation has senders. */
+/** Most lines of a file, more than any installation has senders. */
 const MAX_LINES = 1_000;
-/** Characters of a token. */
+/** Fewest characters of a token. */
 const MIN_LENGTH = 16;
 const KEY_BYTES = { min: 24, max: 64 };
 
@@ -21,10 +21,10 @@ export type BearerTokens = ReadonlyMap<string, string>;
 
 export type SigningKeys = readonly { readonly key: Buffer; readonly sender: Sender }[];
 
-/** Reads a file with one secret a line, each followed by the name of its sender if wanted; empty
- * lines and those that begin with # are skipped. Without a name, the sender is called by eight hex
- * digits of the secret's SHA-256.
- * @param use  what is made of a secret; throws an Error that quotes nothing of it
+/** Reads a file with one secret a line, then optionally the name of the sender. Skips empty lines
+ * and lines that begin with #. A sender without a name gets the first eight hex digits of the
+ * secret's SHA-256 as its name.
+ * @param use  converts a secret; throws an Error that quotes nothing of it
  * @throws Error, which names the line and quotes nothing of it */
 function parseLines<T>(text: string, use: (secret: string, name: string) => T): readonly T[] {
   const used = text.split('\n').flatMap((raw, index) => {
@@ -56,11 +56,10 @@ export function parseTokens(text: string): BearerTokens {
   return new Map(lines);
 }
 
-/** The sender whose token an Authorization header has: after Bearer, or as password after Basic. A
- * sender that takes only a URL, such as Knative's ApiServerSource, sends the latter for
- * https://any:TOKEN@host/. What is looked up is the token's digest, so the time says nothing about
- * the tokens.
- * @returns undefined without such a token */
+/** Finds the sender of an Authorization header, by the token after Bearer, or by the password after
+ * Basic: a sender that takes only a URL, such as Knative's ApiServerSource, sends Basic for
+ * https://any:TOKEN@host/. Looks up the token's digest, so the time says nothing about the tokens.
+ * @returns undefined if no token matches */
 export function findToken(authorization: string, tokens: BearerTokens): Sender | undefined {
   const [, scheme = '', value = ''] = /^(bearer|basic) +(\S+)$/i.exec(authorization) ?? [];
   const isBasic = scheme.toLowerCase() === 'basic';

@@ -28,7 +28,7 @@ export interface Endpoint {
   readonly answerOptions?: (request: Request, response: Response) => void;
 }
 
-/** What both endpoints work with. */
+/** What both endpoints share. */
 export interface EndpointContext {
   readonly stream: Pick<NoticeStream, 'append'>;
   readonly metrics: WebhookMetrics;
@@ -37,7 +37,7 @@ export interface EndpointContext {
   readonly stopping: AbortSignal;
 }
 
-/** The flags that both servers have, each with its own prefix; '' where one is not given. */
+/** The flags that both servers have, each with its own prefix; '' = not given. */
 export interface ServerFlags {
   readonly prefix: 'webhook' | 'admission';
   readonly address: string;
@@ -49,7 +49,7 @@ export interface ServerFlags {
 
 /** Opens a server that answers one path, until the process closes.
  * @returns its URL
- * @throws UsageError for files and an address that can't be used */
+ * @throws UsageError if a file or the address can't be used */
 export async function openServer(
   context: Pick<ProcessContext<typeof webhookFlags>, 'closers' | 'health' | 'log'>,
   { prefix, address, ca, cert, key }: ServerFlags,
@@ -84,8 +84,7 @@ export async function openServer(
   return `${url}${path}`;
 }
 
-/** @param requiresCertificate  whether callers without a certificate of the authority end with the
- *   handshake */
+/** @param requiresCertificate  whether the handshake refuses callers without a valid certificate */
 function createOverTls(tls: TlsSource, requiresCertificate: boolean, listener: RequestListener) {
   const options = {
     ...TIME_LIMITS,
@@ -97,7 +96,7 @@ function createOverTls(tls: TlsSource, requiresCertificate: boolean, listener: R
   const server = createTlsServer(options, listener);
   tls.onChange((next, before) => {
     server.setSecureContext(secureContext(next));
-    // Where the authority was replaced, certificates that were accepted may not be any more.
+    // With a new authority, earlier certificates may no longer be valid.
     if (next.ca !== before.ca) server.closeAllConnections();
   });
   return server;

@@ -36,7 +36,10 @@ describe('ProvisioningPause', () => {
   it('logs the begin and the end of a drain once each', () => {
     for (const each of [ALLOWED, DRAINED, DRAINED, ALLOWED, ALLOWED]) pause.learn(each, true);
     assert.equal(lines.length, 2);
-    assert.match(lines[0] ?? '', /drained: nothing new is begun until sutler drain --undo/);
+    assert.match(
+      lines[0] ?? '',
+      /drained: sutler begins no creation or deletion until sutler drain --undo/,
+    );
     assert.match(lines[1] ?? '', /the drain has ended/);
   });
 

@@ -13,7 +13,7 @@ import type { ChangeNotice, NoticePosition, NoticeStream } from '../../webhooks/
 export interface NoticeReaderOptions {
   readonly stream: Pick<NoticeStream, 'markEnd' | 'read'>;
   readonly client: Pick<KubeClient, 'get'>;
-  /** Gets what was read. While it leads no driver, notices are skipped: a new leader lists
+  /** Gets the objects. While it leads no driver, the reader skips notices: a new leader lists
    * everything. */
   readonly source: Pick<ObjectSource, 'isLeading' | 'looked' | 'missed'>;
   readonly clock: Clock;
@@ -21,7 +21,7 @@ export interface NoticeReaderOptions {
   readonly metrics: Registry;
 }
 
-/** Notices that are read at once, and objects that are looked at together. */
+/** How many notices, and then their objects, are read at once. */
 const BATCH = 32;
 /** How long one command waits for notices. */
 const BLOCK_MS = 4_000;
@@ -29,11 +29,11 @@ const RETRY_MS = 1_000;
 const LOOK_TIMEOUT_MS = 10_000;
 /** Pause between two reports of missed changes. Each costs a list of everything. */
 const MISSED_PAUSE_MS = 30_000;
-/** How long it is told that objects may not be read, after the last refusal. */
+/** How long /readyz shows the last refusal to read an object. */
 const REFUSED_MS = 30_000;
 
-/** Reads the notices of all senders, and the object that each names from the API server, some at a
- * time. The rest waits in the stream; if that is cut meanwhile, a resync follows. */
+/** Reads the notices of all senders in batches, and their objects from the API server. If the
+ * stream loses notices before they are read, a resync follows. */
 export class NoticeReader {
   readonly #options: NoticeReaderOptions;
   readonly #loop: PollLoop;
@@ -83,7 +83,7 @@ export class NoticeReader {
     const { stream, source } = this.#options;
     if (this.#position === undefined) {
       this.#position = await stream.markEnd();
-      // Its resync may have listed before the mark.
+      // A leader's resync may have listed before the mark.
       this.#isMissedPending = source.isLeading;
     }
     const { notices, position, isGap } = await stream.read(this.#position, {
@@ -127,7 +127,7 @@ export class NoticeReader {
     this.#isMissedPending = false;
     if (!source.isLeading) return;
     this.#nextMissedMs = nowMs + MISSED_PAUSE_MS;
-    log.warn('changes may have been missed: notices were lost, or not read; listing all objects');
+    log.warn('notices were lost or could not be read: listing all objects');
     source.missed.notify();
   }
 }

@@ -13,16 +13,16 @@ const RETRY = { startMs: 1_000, maxMs: 30_000 };
 /** Longest pause after a page. */
 const MAX_PAUSE_MS = 2_000;
 
-/** Claims and volumes without a watch of them: notices say which of them to look at, and a resync
- * lists all of them in pages. Of those that may need a job the last state is kept, to tell what
- * waits and what a user has edited since (docs/decisions/0010). */
+/** Reads claims and volumes without a watch: those that notices name, and at a resync all of them
+ * in pages. Keeps the last state of those that may need a job, to report what waits and to notice
+ * users' edits (docs/decisions/0010). */
 export class WebhookSource extends ObjectSource {
   readonly #client: KubeClient;
   readonly #stopped = new AbortController();
   #listTrouble: string | undefined;
 
   constructor(options: SourceOptions) {
-    // What is new is enqueued by the caller of `looked` and of the lists.
+    // New objects are enqueued by `looked` and by the callers of the lists.
     super(options, ({ previous }) => previous !== undefined);
     this.#client = options.client;
   }
@@ -31,13 +31,12 @@ export class WebhookSource extends ObjectSource {
     return this.classWatch.trouble ?? this.#listTrouble;
   }
 
-  /** That is left to the job, which reads the volume of the claim. */
+  /** Not known without a watch; the job reads the claim's volume. */
   hasVolume(): boolean {
     return false;
   }
 
-  /** Passes an object on that was read because a notice named it. One that does not exist counts as
-   * not stored yet. */
+  /** Passes on an object that a notice named; forgets an object that does not exist. */
   looked({ target, object: raw }: Look): void {
     const isClaim = target.resource === claims.plural;
     if (raw === undefined)
@@ -65,10 +64,10 @@ export class WebhookSource extends ObjectSource {
     await super.stop();
   }
 
-  /** All objects, in pages, with a pause after each as long as it took. What needs a job is left to
-   * the caller, which may have to spread the keys; edits are passed on. A list that fails begins
-   * again until it is complete, so objects may come twice.
-   * @throws Error when nobody wants it any more */
+  /** Lists all objects in pages, with a pause after each page as long as the page took. Passes
+   * edits on; the caller enqueues the rest, because it may have to spread the keys. Begins again
+   * after an error until the list is complete, so objects may come twice.
+   * @throws Error when `isWanted` returns false */
   async *#list<T extends Claim | Volume>(
     resource: Resource,
     cache: Store<T>,

@@ -39,10 +39,9 @@ export class EventHandler {
     this.#log = log;
   }
 
-  /** A claim was added or modified.
-   * @param previous  its state before, where it is known
-   * @param how       where that is not known: an earlier job of what was modified may still be
-   *                  delayed */
+  /** Enqueues a claim that was added or modified, if it needs a job.
+   * @param previous  its state before, if known
+   * @param how  used if that is not known: an earlier job of a modified claim may be delayed */
   claimChanged(claim: WatchedClaim, previous: WatchedClaim | undefined, how: ChangeHow): void {
     if (previous === undefined)
       return this.enqueueClaim(claim, how === 'modified' ? 'enqueueNow' : 'ensureQueued');
@@ -51,7 +50,7 @@ export class EventHandler {
     if (meaning !== undefined) this.enqueueClaim(claim, meaning);
   }
 
-  /** A volume was added or modified, as with claims. */
+  /** As `claimChanged`, for volumes. */
   volumeChanged(volume: Volume, previous: Volume | undefined, how: ChangeHow): void {
     if (previous === undefined)
       return this.enqueueVolume(volume, how === 'modified' ? 'enqueueNow' : 'ensureQueued');
@@ -83,7 +82,7 @@ export class EventHandler {
     }
   }
 
-  /** What is not done yet, for people to look at. */
+  /** Claims and volumes that are not done yet, for reports to people. */
   *pending(): Generator<PendingEntry> {
     const { claims, volumes } = this.#source.unfinished();
     for (const claim of claims) {

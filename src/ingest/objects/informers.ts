@@ -9,7 +9,7 @@ import { type Look, ObjectSource, type SourceOptions } from './object-source.ts'
 import { transformClaim, transformVolume } from './transforms.ts';
 import { defaultNameOf, VolumeIndex } from './volume-index.ts';
 
-/** How long ago a watch may have brought something whose claims count as fresh. */
+/** Claims count as fresh if their watch has sent something within this time. */
 const MAX_SILENCE_MS = 5_000;
 /** How long a list of volumes waits for further drivers. */
 const GATHER_MS = 200;
@@ -17,14 +17,14 @@ const GATHER_MS = 200;
 /** Lists and watches claims, classes and volumes, for all drivers. Keeps those that may need a job,
  * and little of the others (docs/decisions/0011). */
 export class Informers extends ObjectSource {
-  /** Notified when it changed which PVs share a handle. */
+  /** Notified when the set of PVs that share a handle has changed. */
   readonly sharing = new Listeners<void>();
   readonly #volumeIndex = new VolumeIndex();
   readonly #claimWatch: ListWatch;
   readonly #volumeWatch: ListWatch;
-  /** What to call when a list of volumes is complete that has yet to begin. */
+  /** To be called at the end of the next list of volumes, which has not begun. */
   #unlisted: (() => void)[] = [];
-  /** What to call when the list of volumes under way is complete. */
+  /** To be called at the end of the list of volumes that is under way. */
   #listing: (() => void)[] = [];
 
   constructor(options: SourceOptions) {
@@ -37,8 +37,8 @@ export class Informers extends ObjectSource {
     return this.#watches.find(({ trouble }) => trouble !== undefined)?.trouble;
   }
 
-  /** Lists the volumes again, unless a list has yet to begin: of those of this driver, too little
-   * was kept. Drivers that come within a moment share one list. */
+  /** Lists the volumes again, because of this driver's volumes only names and hashes were kept.
+   * Drivers that start within 200 ms share one list. */
   override serve(handler: EventHandler, onClassChange: () => void) {
     const listed = new Promise<void>((resolve) => {
       if (this.#unlisted.push(resolve) === 1) setTimeout(() => this.#relist(), GATHER_MS).unref();
@@ -72,8 +72,8 @@ export class Informers extends ObjectSource {
     return this.#volumeWatch.isFollowing;
   }
 
-  /** A claim without a source as the watch shows it, if that has brought something within the last
-   * 5 s: for the first run of its job, in this process. */
+  /** The watch's copy of a claim without a data source, if the watch has sent something within the
+   * last 5 s. The first run of the claim's job uses it if jobs runs in this process. */
   freshClaim(key: Pick<ObjectMeta, 'uid' | 'namespace' | 'name'>): Claim | undefined {
     const heardMs = this.#claimWatch.heardMs;
     if (heardMs === undefined || performance.now() - heardMs > MAX_SILENCE_MS) return undefined;
@@ -83,14 +83,14 @@ export class Informers extends ObjectSource {
     return dataSource || dataSourceRef ? undefined : (JSON.parse(known.copy) as Claim);
   }
 
-  /** The names of the PVs by each handle, as its hash, that several of them may have. */
+  /** The names of the PVs that may share a handle, by the handle's hash. */
   sharedHandles(): ReadonlyMap<number, readonly string[]> {
     return this.#volumeIndex.sharedHandles();
   }
 
-  /** A claim or volume was read because a change notice named it (--event-source=both). What the
-   * watch has not reported yet is enqueued at once if it needs a job, as while a watch hangs. What
-   * a change means for a delayed job is left to the watch. */
+  /** Enqueues an object that a notice named (--event-source=both) if it needs a job and the watch
+   * has not reported it yet, for example because the watch hangs. Leaves delayed jobs to the
+   * watch. */
   looked({ target, object: raw }: Look): void {
     if (raw === undefined) return;
     const isClaim = target.resource === claims.plural;
@@ -114,7 +114,7 @@ export class Informers extends ObjectSource {
     return [this.classWatch, this.#claimWatch, this.#volumeWatch];
   }
 
-  /** Every volume goes into the index, whether it is kept or not. */
+  /** Puts every volume into the index, also those that the cache does not keep. */
   #volumeSink(): ObjectSink {
     const cache = this.pendingVolumes;
     const index = this.#volumeIndex;
@@ -144,9 +144,9 @@ export class Informers extends ObjectSource {
     };
   }
 
-  /** A claim whose volume is deleted before the two are bound needs another volume. The claim of a
-   * Released volume, as most deleted ones are, is gone.
-   * @param volume  the last state of a single one; not known after a list */
+  /** Removes deleted volumes from the index. Enqueues their claims that were not bound, which need
+   * other volumes; a Released volume, as most deleted ones are, has no claim.
+   * @param volume  the last state of a single deleted volume; not known after a list */
   #forget(names: readonly string[], { spec, status }: Partial<Volume> = {}): void {
     const changesSharing = names.filter((name) => this.#volumeIndex.remove(name)).length > 0;
     if (changesSharing) this.sharing.notify();

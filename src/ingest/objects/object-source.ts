@@ -18,13 +18,13 @@ import {
   type WatchedClaim,
 } from './transforms.ts';
 
-/** Objects that may not be done, as they were seen last. */
+/** The last known state of objects that may not be done. */
 export interface Unfinished {
   readonly claims: Iterable<Claim>;
   readonly volumes: Iterable<Volume>;
 }
 
-/** An object that a change notice named, as it was read then. */
+/** An object that a notice named, and what ingest read. */
 export interface Look {
   readonly target: ChangeNotice;
   /** As the API server sent it; undefined: it does not exist, or not yet. */
@@ -39,22 +39,22 @@ export interface SourceOptions {
   readonly backoff?: NonNullable<ListWatchOptions['backoff']>;
 }
 
-/** Where this process learns of claims, classes and volumes. One serves all drivers. It watches
- * classes, which are few; where claims and volumes come from, the subclasses say. */
+/** Where this process learns of claims, classes and volumes; one instance serves all drivers. It
+ * watches classes, which are few; subclasses get the claims and volumes. */
 export abstract class ObjectSource {
   /** Notified when changes may have been missed, so that a resync is needed. */
   readonly missed = new Listeners<void>();
   /** All classes, with their parameters. */
   protected readonly classWatch: Reflector<Class>;
-  /** Claims and volumes that may need a job as they are, or because another object changes. The
-   * others, nearly all, need none until they change, so nothing is kept of them. */
+  /** Claims and volumes that may need a job now, or when another object changes. Nothing is kept of
+   * the others (nearly all), because they need no job until they change. */
   protected readonly pendingClaims: Store<WatchedClaim>;
   protected readonly pendingVolumes: Store<Volume>;
   protected readonly log: Logger;
-  /** By the handler of each driver that is served: what to call when a class has changed. */
+  /** To be called when a class has changed, by the handler of each driver that is served. */
   readonly #drivers = new Map<EventHandler, () => void>();
 
-  /** @param isTold  whether the drivers are told that an object was added or modified */
+  /** @param isTold  whether the handlers get an object that was added or modified */
   constructor(options: SourceOptions, isTold: (change: Change<unknown>) => boolean) {
     const { log } = options;
     this.log = log;
@@ -90,7 +90,7 @@ export abstract class ObjectSource {
   }
 
   /** Begins to serve a driver, at any time.
-   * @param handler  told of each change of a claim or volume that may concern a job
+   * @param handler  gets each change of a claim or volume that may concern a job
    * @param onClassChange  called when a class was added, modified or deleted
    * @returns  `waitForSync` resolves when everything that concerns the driver is known, or when the
    *   signal aborts; `stop` ends serving it */
@@ -117,7 +117,7 @@ export abstract class ObjectSource {
     return this.classWatch.get(name);
   }
 
-  /** What it has in memory. */
+  /** The objects in memory. */
   unfinished(): Unfinished {
     return { claims: this.pendingClaims.list(), volumes: this.pendingVolumes.list() };
   }
@@ -127,16 +127,16 @@ export abstract class ObjectSource {
 
   /** The claims that may need a job, and perhaps others; one may come twice.
    * @param isWanted  asked before each request to the API server
-   * @throws Error when nobody wants them any more */
+   * @throws Error when `isWanted` returns false */
   abstract claims(isWanted: () => boolean): AsyncIterable<Claim>;
 
-  /** The volumes, as the claims. */
+  /** As `claims`, for volumes. */
   abstract volumes(isWanted: () => boolean): AsyncIterable<Volume>;
 
-  /** Passes on what was read because a change notice named it. */
+  /** Passes on an object that a notice named. */
   abstract looked(look: Look): void;
 
-  /** For /readyz: why what is known is incomplete or out of date. */
+  /** For /readyz: why the objects in memory are incomplete or out of date. */
   abstract get trouble(): string | undefined;
 
   async stop(): Promise<void> {
@@ -148,8 +148,7 @@ export abstract class ObjectSource {
     for (const handler of this.#drivers.keys()) call(handler);
   }
 
-  /** A class that was added, or deleted and created again, may end the cause of its claims'
-   * failures. */
+  /** Enqueues the claims of an added class, because it may end the cause of their failures. */
   #classChanged({ previous, object: { metadata } }: Change<Class>): void {
     for (const onClassChange of this.#drivers.values()) onClassChange();
     if (previous !== undefined) return;
@@ -159,8 +158,8 @@ export abstract class ObjectSource {
   }
 }
 
-/** Whether a claim may need a job as it is, or because another object changes. One that names its
- * volume needs one only if it has the finalizer of a clone source, which a job removes. */
+/** Whether a claim may need a job now, or when another object changes. A claim that names its
+ * volume needs a job only if it has the finalizer of a clone source, which a job removes. */
 function mayClaimNeedJob(claim: Claim): boolean {
   return (
     (claim.spec.volumeName ?? '') === '' || isPending(claim) || isTerminatingCloneSource(claim)

@@ -26,7 +26,7 @@ export interface PredicateDriver extends DriverNames {
   readonly controllerCapabilities: ReadonlySet<string>;
 }
 
-/** What the caches of classes and volumes have for a claim. */
+/** What the predicates read from the caches of classes and volumes. */
 export interface ClaimLookups {
   readonly classOf: (name: string) => Class | undefined;
   /** Whether a volume names the claim's UID. */
@@ -63,9 +63,8 @@ export function keyOfClaim({ uid, namespace = '', name }: Claim['metadata']): Jo
   return { kind: 'claim', uid, namespace, name };
 }
 
-/** Why a claim that the driver has to do with is not Bound, for people to look at: '' if it has a
- * job; undefined if nobody waits for a volume of it, or the scheduler has yet to choose its node.
- * */
+/** Why a claim of the driver is not Bound, for reports to people: '' if it has a job; undefined if
+ * nobody waits for its volume, or the scheduler has not chosen its node yet. */
 export function whyPending(
   claim: Claim,
   driver: PredicateDriver,
@@ -85,20 +84,20 @@ function whyNotAnnotated(
   lookups: ClaimLookups,
 ): PendingWhy | undefined {
   const className = classNameOf(claim);
-  // An empty class that is spelled out asks for a volume that exists.
+  // storageClassName: '' asks for a volume that exists already.
   if (className === '' && claim.spec.storageClassName !== undefined) return undefined;
   const cls = lookups.classOf(className);
   if (cls === undefined) return NO_CLASS;
   return isKnownAs(driver, cls.provisioner) && !waitsForPod(claim, cls) ? NOT_ANNOTATED : undefined;
 }
 
-/** How the key of an object that has changed is passed on, if it needs a job: see LeaderOnlyQueue.
+/** How LeaderOnlyQueue gets the key of a changed object that needs a job.
  *
- * - `ensureQueued`: whether the object needs a job may have changed
+ * - `ensureQueued`: the object may have begun to need a job
  * - `enqueueNow`: a user or another controller changed the object, which may end the cause of a
- *   failure; or it may need a job again. An earlier job may still be delayed
- * - `promote`: a volume is being deleted, by sutler or by a user. A delayed job should run now; no
- *   new one is needed */
+ *   failure; or it may need a job again. An earlier job may be delayed and should run now
+ * - `promote`: sutler or a user is deleting a volume. A delayed job should run now; no new job is
+ *   needed */
 export type EnqueueHow = 'ensureQueued' | 'enqueueNow' | 'promote';
 
 /** What a change of a claim means for its job.
@@ -118,19 +117,19 @@ export function judgeClaimChange(
   return isBinding || isUnchanged(claim, previous) ? undefined : 'enqueueNow';
 }
 
-/** Whether the volume controller has asked for a volume. If it has not, as for a claim that waits
- * for its first node, there was no job yet that could be delayed. */
+/** Whether the volume controller has asked for a volume. Before that (a claim may wait for its
+ * first node) there is no job that could be delayed. */
 function isAnnotated(claim: Claim): boolean {
   return provisionerOf(claim) !== undefined;
 }
 
-/** What a change of a volume means for its job, as with claims. */
+/** What a change of a volume means for its job, as `judgeClaimChange` for claims. */
 export function judgeVolumeChange(
   volume: Volume,
   previous: Volume,
   driver: DriverNames,
 ): EnqueueHow | undefined {
-  // A delayed deletion has to run to find that the policy has changed.
+  // A delayed deletion must run to notice that the policy has changed.
   if (shouldDelete(previous, driver).kind !== shouldDelete(volume, driver).kind)
     return 'enqueueNow';
   if (volume.status?.phase !== previous.status?.phase || isUnchanged(volume, previous))
@@ -138,7 +137,7 @@ export function judgeVolumeChange(
   return volume.metadata.deletionTimestamp === undefined ? 'enqueueNow' : 'promote';
 }
 
-/** Also true where nothing but finalizers changed: caches keep only those that sutler adds and
+/** Also true if only finalizers changed: caches keep only the finalizers that sutler adds and
  * removes. */
 function isUnchanged(object: Claim | Volume, previous: Claim | Volume): boolean {
   if (object.metadata.resourceVersion === previous.metadata.resourceVersion) return true;
@@ -152,9 +151,9 @@ function isUnchanged(object: Claim | Volume, previous: Claim | Volume): boolean 
   );
 }
 
-/** Whether a claim of this driver is being deleted and has the finalizer of a clone source, which
- * its job removes when no claim is cloned from it any more (external-provisioner
- * pkg/controller/clone_controller.go). A claim that was bound by hand names no driver: its job
+/** Whether a claim of this driver is being deleted and has the finalizer of a clone source. Its job
+ * removes the finalizer when no claim is cloned from it any more (external-provisioner
+ * pkg/controller/clone_controller.go). A claim that was bound by hand names no driver, so its job
  * reads its volume. */
 function isDeletedCloneSource(claim: Claim, driver: PredicateDriver): boolean {
   const provisioner = provisionerOf(claim);
@@ -163,21 +162,21 @@ function isDeletedCloneSource(claim: Claim, driver: PredicateDriver): boolean {
   return isOurs && canClone && isTerminatingCloneSource(claim);
 }
 
-/** Whether a volume's name is one that sutler gives: it ends in the claim's UID or the first
- * characters of that (--volume-name-prefix, --volume-name-uuid-length). */
+/** Whether sutler may have given a volume its name: it ends in the claim's UID or the UID's first
+ * characters (--volume-name-prefix, --volume-name-uuid-length). */
 function isNamedAfter(name: string, claimUid: string): boolean {
   const end = name.slice(name.lastIndexOf('-') + 1);
   const isShortened = end !== '' && claimUid.replaceAll('-', '').startsWith(end);
   return name.endsWith(`-${claimUid}`) || isShortened;
 }
 
-/** Whether a volume needs a job. Whether another PV has its handle, the job finds. */
+/** Whether a volume needs a job. The job itself checks whether another PV has the same handle. */
 export function volumeNeed(volume: Volume, driver: DriverNames): Need {
   const { uid, name } = volume.metadata;
   const verdict = shouldDelete(volume, driver);
   if (verdict.kind === 'ignore') return verdict;
   const claimUid = volume.spec.claimRef?.uid;
-  // Another PV may name the claim too, and has a job of its own.
+  // Another PV that names the claim too has a job of its own.
   const ofClaim = claimUid !== undefined && isNamedAfter(name, claimUid) ? { claimUid } : {};
   return { kind: 'job', key: { kind: 'volume', uid, namespace: '', name, ...ofClaim } };
 }

@@ -3,9 +3,9 @@ import type { Claim, Class, ObjectMeta, Volume } from '../../kube/objects.ts';
 import { isFields } from '../../runtime/json.ts';
 import { isNew, provisionerOf } from '../../volumes/eligibility.ts';
 
-/* Transforms cut the metadata of each object down to what the predicates read, before it is cached:
- * whoever writes claims may give each 256 kB of annotations. The reflector has checked that a raw
- * object is of its resource and has metadata; the API server is trusted for the rest. */
+/* Transforms cut each object's metadata down to what the predicates read, before it is cached: a
+ * user may give each claim 256 kB of annotations. The reflector has checked that a raw object is of
+ * its resource and has metadata; the API server is trusted for the rest. */
 
 const CLAIM_ANNOTATIONS = [
   keys.STORAGE_PROVISIONER,
@@ -22,13 +22,13 @@ export function transformClaim(raw: unknown): Claim {
   return cut(raw as Claim, CLAIM_ANNOTATIONS, CLAIM_FINALIZERS);
 }
 
-/** A claim that a watch has shown, or that was read because a notice named it. */
+/** A claim from the watch, or read after a notice. */
 export interface WatchedClaim extends Claim {
-  /** JSON of the whole claim, for the journal; absent where it has to be read for that. */
+  /** JSON of the whole claim, for the journal; if absent, ingest reads the claim for it. */
   readonly copy?: string;
 }
 
-/** Longer ones are not kept in memory. */
+/** Longer copies are not kept in memory. */
 const MAX_COPY_LENGTH = 4_096;
 
 export function transformWatchedClaim(raw: unknown): WatchedClaim {

@@ -4,15 +4,15 @@ import { handleHash, identityOf } from '../../volumes/handles.ts';
 const NO_HANDLE = -1;
 
 /** The name of a claim's PV, unless --volume-name-prefix or --volume-name-uuid-length give another.
- * By this name alone, as upstream does, a claim is found to have a PV
+ * Ingest, as upstream, knows only by this name that a claim has a PV
  * (sig-storage-lib-external-provisioner controller/controller.go provisionClaimOperation). */
 export function defaultNameOf(claimUid: string): string {
   return `pvc-${claimUid}`;
 }
 
-/** All PVs by their names: which exist, and which of them may share a handle. Keeps a name
- * and a number of each PV, of which there are tens of thousands. Two handles with the same number
- * count as one; whoever is told that they are shared compares the PVs. */
+/** Knows which PVs exist, and which may share a handle. Keeps only the name and a hash of each PV,
+ * of which there are tens of thousands. Two handles may have the same hash, so readers compare the
+ * PVs themselves. */
 export class VolumeIndex {
   /** By name of the PV: the hash of its driver and handle, or NO_HANDLE. */
   readonly #hashes = new Map<string, number>();
@@ -51,7 +51,7 @@ export class VolumeIndex {
     this.#unlisted = new Set(this.#hashes.keys());
   }
 
-  /** @returns the names of the PVs that the list did not contain; they are to be removed */
+  /** @returns the names of the PVs that the list did not contain; the caller removes them */
   endList(): readonly string[] {
     const gone = [...this.#unlisted];
     this.#unlisted.clear();
@@ -62,7 +62,7 @@ export class VolumeIndex {
     return this.#hashes.has(name);
   }
 
-  /** The names of the PVs by each handle, as its hash, that several of them may have. */
+  /** The names of the PVs that may share a handle, by the handle's hash. */
   sharedHandles(): ReadonlyMap<number, readonly string[]> {
     const shared = new Map<number, string[]>();
     for (const [hash, count] of this.#counts) if (count > 1) shared.set(hash, []);
@@ -70,8 +70,8 @@ export class VolumeIndex {
     return shared;
   }
 
-  /** A PV has got the hash, or has it no more.
-   * @returns whether other PVs have it */
+  /** Adds a PV to those of a hash, or removes one.
+   * @returns whether other PVs have the hash */
   #count(hash: number | undefined, change: 1 | -1): boolean {
     if (hash === undefined || hash === NO_HANDLE) return false;
     const before = this.#counts.get(hash) ?? 0;
