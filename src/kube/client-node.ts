@@ -1,2 +1,2 @@
-/** Of client-node, this only: a bundle then leaves out the thousand files of its API. */
+/** Exports only KubeConfig: a bundle then leaves out the thousand files of client-node's API. */
 export { KubeConfig } from '@kubernetes/client-node';

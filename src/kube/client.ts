@@ -11,13 +11,13 @@ import {
 import type { ObjectRef, Resource } from './resources.ts';
 import { decodeWatch, type WatchEvent } from './watch-decoder.ts';
 
-/** Which objects of a collection are asked for, and what of them. */
+/** Selects objects of a collection, and how much of each object the server sends. */
 export interface Selection {
-  /** All namespaces where absent. */
+  /** If absent: all namespaces. */
   readonly namespace?: string | undefined;
   readonly labelSelector?: string | undefined;
   readonly fieldSelector?: string | undefined;
-  /** Asks for metadata alone: objects come without spec and status. */
+  /** Whether the server leaves out spec and status. */
   readonly metadataOnly?: boolean | undefined;
 }
 
@@ -53,7 +53,7 @@ export interface WatchOptions extends Selection {
   readonly resourceVersion: string;
   /** The server ends the watch after this long. */
   readonly timeoutSeconds: number;
-  /** The watch fails when nothing was received for this long. */
+  /** The watch fails if it receives nothing for this long. */
   readonly idleTimeoutMs: number;
   readonly signal?: AbortSignal;
   /** Called when the server has accepted the watch. */
@@ -62,13 +62,13 @@ export interface WatchOptions extends Selection {
   readonly onEvent: (event: WatchEvent) => void;
 }
 
-/** The API server. All methods throw KubeError with the server's message. Until its timeout, a call
- * is sent again after an answer that asks for that (429; 500, 503 and 504 with Retry-After), and
- * after a network fault if it is a read or was not sent. */
+/** Calls the API server. All methods throw KubeError with the server's message. Within its timeout
+ * a call is repeated if the answer asks for that (429; 500, 503 and 504 with Retry-After). After a
+ * network fault it is repeated if it only reads, or if nothing was sent. */
 export interface KubeClient {
   /** @returns undefined if the object does not exist */
   get<T>(resource: Resource, ref: ObjectRef, o?: CallOptions): Promise<T | undefined>;
-  /** One page if there is a limit, else all objects. */
+  /** Lists one page if there is a limit, otherwise all objects. */
   list<T>(resource: Resource, o?: ListOptions): Promise<ListPage<T>>;
   create<T>(
     at: Resource,
@@ -76,15 +76,15 @@ export interface KubeClient {
     body: unknown,
     o?: CallOptions,
   ): Promise<T>;
-  /** PUT of the whole object: fields that are not in `object` are lost. Refused as a conflict where
-   * the object changed since `object` was read. */
+  /** Replaces the whole object (PUT): fields that are not in `object` are lost. Fails with a
+   * conflict if the object has changed since `object` was read. */
   update<T>(resource: Resource, ref: ObjectRef, object: unknown, o?: CallOptions): Promise<T>;
   patch<T>(resource: Resource, ref: ObjectRef, patch: Patch, o?: CallOptions): Promise<T>;
-  /** A precondition that is not met is a 409 (isConflict).
+  /** Fails with 409 (isConflict) if a precondition is not met.
    * @returns the object that is being deleted, or a Status; undefined if it did not exist */
   delete<T>(resource: Resource, ref: ObjectRef, o?: DeleteOptions): Promise<T | undefined>;
-  /** One watch. Resolves when the server ends it in order. A reflector goes on after that. Asks for
-   * bookmarks: events that only say up to which version the watch has come. */
+  /** Runs one watch, with bookmarks: events that carry only the newest version. Resolves when the
+   * server ends the watch normally. A reflector then opens the next one. */
   watch(resource: Resource, o: WatchOptions): Promise<void>;
   close(): Promise<void>;
 }
@@ -94,7 +94,7 @@ const PATCH_TYPES = {
   strategic: 'application/strategic-merge-patch+json',
 } as const;
 
-/** Opens nothing until the first request. */
+/** Connects at the first request. */
 export function createKubeClient(options: RequestSenderOptions): KubeClient {
   const sender = new RequestSender(options);
 
@@ -114,7 +114,7 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
         continue: o.continueToken,
       });
       const body = await sender.send(call, o);
-      // The server validates objects by their schema.
+      // The server has validated the objects.
       const page = parseList(body) as ListBody<T> | undefined;
       if (page === undefined) throw notJson(titleOf(call), body);
       const next = page.metadata?.continue ?? '';
@@ -153,14 +153,13 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
   };
 }
 
-/** Accept headers by which the API server sends objects without spec and status. One that does not
- * know the form sends whole objects. */
+/** Accept headers for objects without spec and status. Servers without them send whole objects. */
 const METADATA_ONLY = {
   list: 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json',
   watch: 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json',
 };
 
-/** @param query  what it has besides the selection */
+/** @param query  parameters besides the selection */
 function collectionCall(
   verb: 'list' | 'watch',
   resource: Resource,
@@ -176,8 +175,7 @@ function collectionCall(
   };
 }
 
-/** Decodes an answer. The API server validates objects by their schema, so the fields that a caller
- * names by its type are not checked again. */
+/** Decodes an answer. Does not check the fields of T: the API server has validated them. */
 // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- named by callers
 function decode<T>(title: string, body: Buffer): T {
   const value = parseJson(body.toString('utf8'));
@@ -193,7 +191,7 @@ function notJson(title: string, body: Buffer): KubeError {
   );
 }
 
-/** Handles a 404 about the object itself, which is an answer rather than an error. */
+/** Turns a 404 about the object itself into undefined. Throws any other error again. */
 function undefinedIfAbsent(ref: ObjectRef): (error: unknown) => undefined {
   return (error) => {
     if (isNotFound(error) && (error.details?.name === undefined || error.details.name === ref.name))
@@ -202,8 +200,7 @@ function undefinedIfAbsent(ref: ObjectRef): (error: unknown) => undefined {
   };
 }
 
-/** Objects per page of a list, where nothing else is asked for. The bytes of a page are in
- * memory as a whole. */
+/** Default number of objects in a page of a list. A whole page is in memory at once. */
 export const PAGE_SIZE = 100;
 
 /** Lists a collection in pages, so that a large one is never in memory as a whole.
@@ -223,7 +220,7 @@ export async function* listPages<T>(
   }
 }
 
-/** The objects of a collection, listed in pages.
+/** Lists the objects of a collection, page by page.
  * @throws KubeError */
 export async function* listAll<T>(
   client: Pick<KubeClient, 'list'>,

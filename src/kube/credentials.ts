@@ -15,7 +15,7 @@ export interface TlsMaterial {
 
 export interface Credentials {
   readonly tls: TlsMaterial;
-  /** Of each request: authorization and impersonation. */
+  /** Authorization and impersonation, sent with each request. */
   readonly headers: Readonly<Record<string, string | string[]>>;
 }
 
@@ -33,18 +33,17 @@ export interface ClusterAccess {
   readonly credentials: CredentialSource;
 }
 
-/** To be asked for the credentials of each request. Parts that have not changed are the same
- * objects as before.
- * @param refused  those that the server refused with a 401: they are read again from their source
+/** Returns the credentials for one request. Unchanged parts are the same objects as before.
+ * @param refused  credentials that the server refused with a 401; their source is read again
  * @throws UsageError if they expired and can't be renewed */
 export type CredentialSource = (refused?: Credentials) => Promise<Credentials>;
 
 export const NO_CREDENTIALS: Credentials = { tls: { skipVerify: false }, headers: {} };
 
-/** Least time between two refreshes, so that refusals that persist start no login per request. */
+/** Minimum time between two refreshes after a 401. Otherwise each request might cause a login. */
 const REFRESH_AFTER_MS = 5_000;
 
-/** The trimmed content of a file.
+/** Reads a file and trims its content.
  * @throws UsageError if it is empty or can't be read */
 export async function readCredential(path: string, where: string, hint: string): Promise<string> {
   try {
@@ -56,14 +55,14 @@ export async function readCredential(path: string, where: string, hint: string):
   }
 }
 
-/** Reads credentials now, and again when they are older than `maxAgeMs` or were refused. Requests
- * that come meanwhile share one read. A later certificate is used only with its key: of the two
- * files, one may have been replaced and the other not yet.
- * @param read            its argument: whether the server refused the last ones
+/** Reads credentials now, and again when they are older than `maxAgeMs` or the server refused them.
+ * Concurrent requests share one read. A new certificate is used only with its own key, because the
+ * two files may be replaced one after the other.
+ * @param read            gets whether the server refused the last credentials
  * @param o.where         for errors
- * @param o.failsIfStale  whether an error of a later read is thrown; otherwise the last good
- *                        credentials stay in use
- * @throws UsageError if the first ones can't be read or used */
+ * @param o.failsIfStale  whether to throw errors of later reads; otherwise the last good
+ *   credentials stay in use
+ * @throws UsageError if the first credentials can't be read or used */
 export async function renewCredentials(
   read: (isRefused: boolean) => Promise<Credentials>,
   o: {
@@ -105,12 +104,12 @@ export async function renewCredentials(
   };
 }
 
-/** Why the material can't be used. */
+/** Says why the material can't be used; undefined if it can. */
 function faultOf({ ca, cert, key }: TlsMaterial): string | undefined {
   if ((cert === undefined) !== (key === undefined))
-    return 'a client-certificate needs its client-key, and the key its certificate';
+    return 'client-certificate and client-key must be given together';
   try {
-    // Node takes such a text for an empty list.
+    // Node would read such a text as an empty list of authorities.
     if (ca !== undefined && !ca.includes('-----BEGIN')) throw new Error('the CA is not PEM');
     createSecureContext({ ca, cert, key });
     return undefined;
@@ -123,7 +122,7 @@ function faultOf({ ca, cert, key }: TlsMaterial): string | undefined {
 }
 
 /** Parses the URL of an API server.
- * @param protocol  where the text has none
+ * @param protocol  used if the text has none
  * @throws UsageError */
 export function parseServer(where: string, text: string, protocol: 'http:' | 'https:'): URL {
   const url = parseHttpUrl(/^[a-z]+:\/\//i.test(text) ? text : `${protocol}//${text}`);
@@ -132,7 +131,7 @@ export function parseServer(where: string, text: string, protocol: 'http:' | 'ht
   return url;
 }
 
-/** @returns undefined for other protocols, and what is no URL */
+/** @returns undefined if the text is not an http or https URL */
 export function parseHttpUrl(text: string): URL | undefined {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   return url && ['http:', 'https:'].includes(url.protocol) ? url : undefined;

@@ -22,7 +22,7 @@ export interface Regarding {
   readonly resourceVersion?: string;
 }
 
-/** What an event on a claim is about. */
+/** Makes the `regarding` of an event about a claim. */
 export function regardingClaim(claim: Omit<Regarding, 'kind' | 'apiVersion'>): Regarding {
   const { namespace = '', name, uid, resourceVersion } = claim;
   const object = { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace, name, uid };
@@ -35,7 +35,7 @@ export interface EventInput {
   /** One word in CamelCase. */
   readonly reason: string;
   readonly message: string;
-  /** Comes after the message, and is not cut where that is too long. */
+  /** Appended to the message. Never cut, even if the message is. */
   readonly nextStep?: string;
   /** The reporter, if it is not the recorder's component. */
   readonly component?: string;
@@ -43,14 +43,14 @@ export interface EventInput {
   readonly isAlwaysTold?: true;
 }
 
-/** An Event object that exists or is to be created, and how often it has happened. */
+/** An Event object, whether the API server has it yet or not, and the number of its repeats. */
 interface Series {
   readonly event: Event;
   count: number;
   lastMs: number;
-  /** -Infinity until the object was written. */
+  /** -Infinity before the first write. */
   writtenAtMs: number;
-  /** Whether it is queued or being written; repeats are only counted then. */
+  /** Whether it is queued or being written. Meanwhile repeats are only counted. */
   isPending: boolean;
 }
 
@@ -59,17 +59,17 @@ const NORMALS = { burst: 500, perSecond: 50 };
 /** Events per object and type: 25 at once, then one every five minutes, as in client-go
  * tools/record/events_cache.go. */
 const SPAM = { burst: 25, perSecond: 1 / 300 };
-/** Least time between two writes of a repeating event. */
+/** Minimum time between two writes of a repeating event. */
 const REPEAT_AFTER_MS = 10_000;
 const RETRY_AFTER_MS = 5_000;
 const MAX_TRIES = 12;
-/** Of Normal events, and of others. */
+/** Length of each queue: one holds Normal events, the other one all others. */
 const MAX_QUEUED = 2_000;
 const MAX_REMEMBERED = 4_096;
 const CONCURRENT_WRITES = 2;
 const CLOSE_GRACE_MS = 2_000;
 const TIMEOUT_MS = 10_000;
-/** Longer messages are cut: events.k8s.io allows 1,024, and the whole length is told behind. */
+/** Longer messages are cut, and end with their full length. events.k8s.io allows 1,024. */
 const MAX_MESSAGE_LENGTH = 1_000;
 
 type Result =
@@ -84,9 +84,9 @@ export function eventComponent(
   return `${driver}_${env['HOSTNAME'] ?? 'local'}_${randomUUID()}`;
 }
 
-/** Records Kubernetes Events as best effort: it never blocks, never throws, and drops events rather
- * than delay other work. Equal events are one Event object, whose count grows. Up to two requests
- * write what is queued, Warnings first. */
+/** Records Kubernetes Events. Never blocks or throws; drops events rather than delay other work.
+ * Equal events become one Event object, whose count grows. Sends up to two requests, Warnings
+ * first. */
 export class EventRecorder {
   readonly #client: Pick<KubeClient, 'create' | 'patch'>;
   readonly #component: string;
@@ -118,7 +118,7 @@ export class EventRecorder {
     this.#normalRate = new TokenBucket({ ...NORMALS, nowMs: this.#clock.nowMs() });
     this.#results = metricsIn(o.metrics).counter(
       'sutler_kube_events_total',
-      'Kubernetes Events by what became of them.',
+      'Kubernetes Events by type and result.',
       ['type', 'result'],
     );
   }
@@ -153,11 +153,11 @@ export class EventRecorder {
     this.#stopped.abort();
   }
 
-  /** @returns undefined if it is queued, else what became of it */
+  /** @returns undefined if the event is queued, otherwise its result */
   #enqueue(event: EventInput): Result | undefined {
     const nowMs = this.#clock.nowMs();
     const isLimited = event.type === 'Normal' && event.isAlwaysTold !== true;
-    // Under load most events end here, before anything is remembered of them.
+    // Under load most events end here, before they use any memory.
     if (isLimited && this.#normalRate.waitMs(nowMs) > 0) return 'dropped-rate';
     const series = this.#seriesOf(event, nowMs);
     series.count += 1;
@@ -212,7 +212,7 @@ export class EventRecorder {
     if (this.#activeWorkers === 0) this.#onIdle?.();
   }
 
-  /** Writes one event, and repeats that during outages. Never throws. */
+  /** Writes one event; retries during outages. Never throws. */
   async #write(series: Series): Promise<void> {
     const { event } = series;
     for (let tries = 1; ; tries++) {
@@ -234,8 +234,8 @@ export class EventRecorder {
     }
   }
 
-  /** Creates the Event, or renews the one that exists already: this recorder, another worker, an
-   * earlier process, or an attempt whose answer was lost has created it.
+  /** Creates the Event, or renews the existing one, which this recorder, another worker, an earlier
+   * process, or an attempt whose answer was lost has created.
    * @throws KubeError */
   async #writeOnce(series: Series): Promise<'created' | 'updated'> {
     const { event, count, writtenAtMs } = series;
@@ -259,16 +259,16 @@ export class EventRecorder {
     } catch (error) {
       if (!isAlreadyExists(error)) throw error;
     }
-    // Its count is known from this answer only (upstream's role may not read events), so the next
-    // renewal adds this one.
+    // Upstream's role can't read events, so only this answer has the count. The next write adds
+    // ours.
     const before = await patch({ lastTimestamp });
     series.count += before.count ?? 0;
     return 'updated';
   }
 }
 
-/** Its name is by what it says about which object: all processes that report the same write one
- * Event. Of the form that other components give events: `OBJECT.DIGEST`. */
+/** Makes an Event. Its name is `OBJECT.DIGEST`, as other components name Events. The digest covers
+ * object, type, reason and message, so that all processes that report the same write one Event. */
 function toEvent(input: EventInput, component: string, nowMs: number): Event {
   const { regarding, type, reason, nextStep = '' } = input;
   // Line breaks and tabs are harmless in an event.

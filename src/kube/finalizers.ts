@@ -2,10 +2,9 @@ import type { KubeClient } from './client.ts';
 import type { KubeObject, ObjectMeta } from './objects.ts';
 import { type Resource, volumes } from './resources.ts';
 
-/* Adds finalizers of ours to objects and removes them, with the verbs that upstream's role
- * grants: by a patch of PVs, by an update of claims and snapshots. The API server refuses either
- * for another object that has the same name by now, and an update of an object that changed since
- * it was read. */
+/* Adds and removes sutler's finalizers with the verbs that upstream's role grants: patch for PVs,
+ * update for claims and snapshots. The API server refuses both if another object has that name now,
+ * and an update if the object has changed since it was read. */
 
 type Writer = Pick<KubeClient, 'patch' | 'update'>;
 
@@ -16,7 +15,7 @@ interface FinalizerTarget<T extends KubeObject> {
   readonly finalizer: string;
 }
 
-// Keys of a strategic merge patch. With them it contains our finalizer only, so that no other one
+// Keys of a strategic merge patch. They let a patch name only our finalizer, so that no other one
 // is lost. Upstream: sig-storage-lib-external-provisioner controller/controller.go addFinalizer,
 // removeFinalizer, patchPersistentVolumeWithFinalizers.
 const ORDER = '$setElementOrder/finalizers';
@@ -30,10 +29,10 @@ export function hasFinalizer(
   return metadata.finalizers?.includes(finalizer) === true;
 }
 
-/** Adds a finalizer at the end of the list. Sends nothing if the object has it already.
- * @returns the object as it is then
- * @throws KubeError: NotFound; Conflict or Invalid for another object of that name, for one that
- *   changed, and for one that is being deleted, since that takes no new finalizer */
+/** Adds a finalizer at the end of the list. Sends nothing if the object already has it.
+ * @returns the object after that
+ * @throws KubeError: NotFound; Conflict or Invalid if another object has that name, or the object
+ *   has changed or is being deleted (then it can't get new finalizers) */
 export async function addFinalizer<T extends KubeObject>(
   kube: Writer,
   { resource, object, finalizer }: FinalizerTarget<T>,
@@ -46,7 +45,7 @@ export async function addFinalizer<T extends KubeObject>(
 }
 
 /** Removes a finalizer and no other. Sends nothing if the object does not have it.
- * @returns the object as it is then
+ * @returns the object after that
  * @throws KubeError as addFinalizer */
 export async function removeFinalizer<T extends KubeObject>(
   kube: Writer,
@@ -56,15 +55,14 @@ export async function removeFinalizer<T extends KubeObject>(
   const { finalizers = [], deletionTimestamp } = object.metadata;
   const list = finalizers.filter((other) => other !== finalizer);
   const order = list.length === 0 ? {} : { [ORDER]: list };
-  // null also removes finalizers that were added since the object was read. That can't happen to an
-  // object that is being deleted: the API server accepts no new finalizers for it.
+  // null would also remove finalizers added since. An object that is being deleted gets none.
   const isLast = list.length === 0 && deletionTimestamp !== undefined;
   const patch = isLast ? { finalizers: null } : { [REMOVED]: [finalizer], ...order };
   return write(kube, resource, object, { list, patch });
 }
 
 /** @param change.list   all finalizers
- * @param change.patch  what a strategic merge patch says of them */
+ * @param change.patch  the same as fields of a strategic merge patch */
 async function write<T extends KubeObject>(
   kube: Writer,
   resource: Resource,

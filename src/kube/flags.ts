@@ -7,7 +7,7 @@ export const kubeFlags = inGroup('Kubernetes API', {
     default: '',
     env: 'KUBECONFIG',
     help: 'Path of a kubeconfig. Empty: in-cluster.',
-    upstream: 'same; there the variable takes precedence over the flag',
+    upstream: 'same, but the variable takes precedence over the flag',
   },
   master: {
     type: 'string',
@@ -27,13 +27,13 @@ export const kubeFlags = inGroup('Kubernetes API', {
     type: 'int',
     default: 10,
     min: 0,
-    help: 'Requests above --kube-api-qps that may go at once.',
+    help: 'Size of a burst above --kube-api-qps, in requests.',
     upstream: 'same',
   },
   'kube-api-max-in-flight': {
     type: 'int',
     default: 48,
     min: 1,
-    help: 'Requests to the API server under way at once, without watches.',
+    help: 'Most requests to the API server at once, not counting watches.',
   },
 });

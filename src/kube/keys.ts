@@ -1,13 +1,13 @@
 /** Names of annotations, labels, finalizers and attributes that sutler shares with other parts of
- * Kubernetes. All but those of sutler.dev are upstream's, so that a cluster can change over and
- * back (invariant 9). */
+ * Kubernetes. Those without sutler.dev are upstream's, so a cluster can change back (invariant 9).
+ */
 
 // Annotations of claims.
 
 /** Driver (or in-tree name) that is to provision the claim. Written by kube-controller-manager;
  * read by ingest and jobs. */
 export const STORAGE_PROVISIONER = 'volume.kubernetes.io/storage-provisioner';
-/** The beta form, read where the key above is absent. */
+/** The beta form, read if the key above is absent. */
 export const BETA_STORAGE_PROVISIONER = 'volume.beta.kubernetes.io/storage-provisioner';
 /** Class name; takes precedence over spec.storageClassName. Also on volumes, for the secrets of
  * deletion. Written by users; read by ingest and jobs. */
@@ -15,7 +15,7 @@ export const BETA_STORAGE_CLASS = 'volume.beta.kubernetes.io/storage-class';
 /** Node that the scheduler chose. Written by kube-scheduler; removed by jobs to ask for another
  * node. */
 export const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
-/** The alpha form, read where the key above is absent. */
+/** The alpha form, read if the key above is absent. */
 export const ALPHA_SELECTED_NODE = 'volume.alpha.kubernetes.io/selected-node';
 
 // Annotations of volumes and other objects.
@@ -42,18 +42,18 @@ export const PORTWORX_SECRET_NAME = 'openstorage.io/auth-secret-name';
 export const PORTWORX_SECRET_NAMESPACE = 'openstorage.io/auth-secret-namespace';
 /** Resource group of the account of an in-tree Azure file volume. Read and written by jobs. */
 export const AZURE_FILE_RESOURCE_GROUP = 'kubernetes.io/azure-file-resource-group';
-/** Our own, on the driver's Lease: the history of Redis' data that the last leader of ours knew, as
- * `<leaseTransitions>/<history>` (src/queue/history.ts). Written by ingest; read by jobs before
- * each call. */
+/** sutler's own, on the driver's Lease: the history of Redis' data that the last leader knew, as
+ * `<leaseTransitions>/<history>` (src/queue/history.ts). Written by ingest; jobs read it at a call.
+ */
 export const REDIS_HISTORY = 'sutler.dev/redis-history';
-/** Our own, on the driver's Lease: nothing new is begun, as JSON of who asked for it and when.
+/** sutler's own, on the driver's Lease: sutler is drained. JSON with who asked for it and when.
  * Written by `sutler drain`; read by ingest and jobs. */
 export const DRAIN = 'sutler.dev/drain';
 
-// Annotations of classes, our own. Written by administrators; read by ingest and jobs
+// sutler's own annotations of classes. Written by administrators; read by ingest and jobs
 // (src/volumes/class-settings.ts).
 
-/** How many volumes of the class all workers together create at once, and delete; 0 pauses it. */
+/** Most volumes of the class that all workers together create, and delete, at once; 0 pauses it. */
 export const MAX_IN_FLIGHT = 'sutler.dev/max-in-flight';
 /** How long a creation may take before it counts as failing. */
 export const CREATION_TIMEOUT = 'sutler.dev/creation-timeout';

@@ -7,8 +7,8 @@ export class KubeError extends Error {
   override readonly name = 'KubeError';
   /** HTTP status; 0 if there was no answer. */
   readonly code: number;
-  /** Status.reason ("NotFound", "AlreadyExists", …), or without a Status the phrase of HTTP ("Not
-   * Found"). With code 0: an Unanswered. */
+  /** Status.reason ("NotFound", "AlreadyExists", …). Without a Status: HTTP's phrase ("Not Found").
+   * With code 0: an Unanswered. */
   readonly reason: string;
   /** The server's own message, unabridged. */
   readonly serverMessage: string;
@@ -31,8 +31,8 @@ export class KubeError extends Error {
   }
 }
 
-/** Why there is no answer. "Unreachable": no connection could be made, so nothing was sent.
- * "Undecodable": there is one, but nobody can read it. */
+/** Why there is no answer. "Unreachable": no connection, so nothing was sent. "Undecodable": the
+ * answer can't be decoded. */
 type Unanswered = 'Unreachable' | 'Network' | 'Timeout' | 'Aborted' | 'Credentials' | 'Undecodable';
 
 /** Makes the error of an answer other than 2xx. The body is a Status, or text from a proxy in front
@@ -88,7 +88,7 @@ function isKube(error: unknown, code: number): error is KubeError {
   return error instanceof KubeError && error.code === code;
 }
 
-/** 404 from the API server itself: the object does not exist. False for one without a Status, which
+/** 404 from the API server itself: the object does not exist. False for a 404 without a Status: it
  * comes from an unknown API group or a proxy, and says nothing about the object. */
 export function isNotFound(error: unknown): error is KubeError {
   return isKube(error, 404) && error.reason === 'NotFound';
@@ -119,13 +119,13 @@ export function isInvalid(error: unknown): error is KubeError {
   return isKube(error, 422);
 }
 
-/** The API server is unavailable or overloaded, whatever the request was. */
+/** The API server is unavailable or overloaded, whatever the request. */
 export function isOutage(error: KubeError): boolean {
   return error.code === 0 || error.code === 429 || error.code >= 500;
 }
 
-/** The rule that a role has to have for a request to be allowed, as the API server's 403 names it;
- * undefined for other errors, and where an admission plug-in or a quota refused. */
+/** Reads from a 403 the RBAC rule that the role lacks. Returns undefined for other errors, and if
+ * an admission plug-in or a quota refused. */
 export function missingRule({ code, serverMessage }: KubeError): string | undefined {
   const [, verb, resource, group, place] =
     /cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?/.exec(

@@ -13,8 +13,8 @@ import {
   renewCredentials,
 } from './credentials.ts';
 
-/** How often the files that a kubeconfig names are read again, and client-node is asked whether a
- * plug-in's credential has expired. */
+/** Interval at which sutler rereads the files that a kubeconfig names, and asks client-node whether
+ * a plug-in's credential has expired. */
 const MAX_AGE_MS = 10_000;
 
 /** The current context of a kubeconfig. */
@@ -23,7 +23,7 @@ interface Context {
   readonly where: string;
   readonly server: URL;
   readonly cluster: Cluster;
-  /** Says what each request must carry. */
+  /** Gives each request its credentials. */
   readonly config: KubeConfig;
   readonly hasPlugin: boolean;
   // What client-node does not read:
@@ -31,8 +31,7 @@ interface Context {
   readonly impersonation: Credentials['headers'];
 }
 
-/** Opens the cluster of a kubeconfig. client-node reads it, and is loaded only here, because that
- * takes half a second and 70 MB.
+/** Opens the cluster of a kubeconfig. Only this loads client-node, for half a second and 70 MB.
  * @param master  URL that replaces the server
  * @throws UsageError: one line that names the file and what to do */
 export async function openKubeconfig(
@@ -42,7 +41,7 @@ export async function openKubeconfig(
   let context = await readContext(path, master);
   const { where, server, cluster, hasPlugin } = context;
   const read = async (isRefused: boolean): Promise<Credentials> => {
-    // A KubeConfig keeps a plug-in's credential until it expires: only a new one logs in again.
+    // A KubeConfig keeps a plug-in's credential until it expires. A new KubeConfig logs in again.
     if (isRefused) context = await readContext(path, master);
     return readCredentials(context);
   };
@@ -61,7 +60,7 @@ async function readContext(path: string, master: string | undefined): Promise<Co
   const directory = dirname(resolve(path));
   const fields = await parseFile(path);
   const file = new KubeConfig();
-  // Entries that lack a required field count as absent, since others may be used.
+  // Skips entries that lack a required field. The current context may use others.
   file.loadFromString(JSON.stringify(fields), { onInvalidEntry: 'filter' });
   file.makePathsAbsolute(directory);
   const { where, cluster, user } = currentOf(file, path);
@@ -76,7 +75,7 @@ async function readContext(path: string, master: string | undefined): Promise<Co
   return {
     where,
     server,
-    // The name in a certificate belongs to the kubeconfig's own server.
+    // tlsServerName belongs to the kubeconfig's own server.
     cluster: master ? { ...cluster, tlsServerName: '' } : cluster,
     config,
     hasPlugin: Boolean(plugin),
@@ -85,7 +84,8 @@ async function readContext(path: string, master: string | undefined): Promise<Co
   };
 }
 
-/** @throws UsageError if the file lacks one of them */
+/** Finds cluster and user of the current context.
+ * @throws UsageError if the file lacks one of them */
 function currentOf(file: KubeConfig, path: string) {
   const name = file.getCurrentContext() ?? '';
   const where = `kubeconfig ${path}, context "${name}"`;
@@ -93,23 +93,23 @@ function currentOf(file: KubeConfig, path: string) {
   const user = file.getContextObject(name)?.user ? file.getCurrentUser() : { name: '' };
   if (cluster && user) return { where, cluster, user };
   throw new UsageError(
-    `${where}: it, its cluster with a server, or its user is not in the file; ` +
+    `${where}: the file lacks this context, its cluster with a server, or its user; ` +
       `see: kubectl config view --minify --kubeconfig=${path}`,
   );
 }
 
-/** client-go leaves a kubeconfig's credentials out then, for loopback, too (tools/clientcmd
- * client_config.go ClientConfig); saying so beats an unexplained 401. */
+/** Makes the error for credentials without TLS. client-go leaves them out, even for loopback
+ * (tools/clientcmd client_config.go ClientConfig), and the server answers an unexplained 401. */
 function plaintextError(where: string, server: URL, { name }: User): UsageError {
   return new UsageError(
-    `${where}: the credentials of its user "${name}" are not sent to ${server.href}, since anybody ` +
-      'on the way could read them; give its cluster (or --master) an https:// URL, or the context ' +
+    `${where}: sutler sends no credentials of user "${name}" to ${server.href}, because http is not ` +
+      'encrypted; give the cluster (or --master) an https:// URL, or the context ' +
       'a user without credentials',
   );
 }
 
 async function parseFile(path: string): Promise<Fields> {
-  // By its default, because the bundle has no other export of this CommonJS package.
+  // Uses the default export: in the bundle, this CommonJS package has no other.
   const { default: yaml } = await import('yaml');
   try {
     const value: unknown = yaml.parse(await readFile(path, 'utf8'));
@@ -143,8 +143,8 @@ function serverOf(
     : parseServer(`${where}: server`, server, protocol);
 }
 
-/** As client-node has to have it. Requests of ours do not go through its agent, which refuses http
- * and knows other proxies. A CA does not count where certificates are not checked. */
+/** Adapts the cluster for client-node, which only reads credentials here: its agent refuses http
+ * and handles proxies differently. A CA is ignored if certificates are not checked. */
 function usedCluster(cluster: Cluster): Cluster {
   const { skipTLSVerify, caData = '', caFile } = cluster;
   const ca = skipTLSVerify
@@ -168,8 +168,8 @@ function fileUnless(data: string | undefined, file: string | undefined): string 
   return data ? '' : (file ?? '');
 }
 
-/** The section as client-node runs it: with the command's path, which is relative to the kubeconfig
- * unless it has no slash, and with the variable from which plug-ins read their API version. */
+/** Prepares the section for client-node: resolves a command with a slash relative to the
+ * kubeconfig, and adds the variable from which plug-ins read their API version. */
 function prepareExec(section: Fields, server: URL, directory: string): Fields {
   const { command, apiVersion = 'client.authentication.k8s.io/v1', env } = section;
   const cluster = section['provideClusterInfo'] === true ? { server: server.href } : undefined;
@@ -185,7 +185,7 @@ function prepareExec(section: Fields, server: URL, directory: string): Fields {
   };
 }
 
-/** The headers of impersonation but for the user's, which client-node sends. */
+/** Makes the headers of impersonation, except for the user's, which client-node sends. */
 function impersonationOf(user: Fields): Credentials['headers'] {
   const { 'as-uid': uid, 'as-groups': groups, 'as-user-extra': extra } = user;
   const entries = Object.entries(isFields(extra) ? extra : {}).map(

@@ -15,10 +15,10 @@ export interface ObjectSink {
   readonly size: number;
   /** A complete list begins, or begins again. */
   beginList(): void;
-  /** An object was listed, added or modified. An event may come twice, and in the wrong order. */
+  /** An object was listed, added or modified. An event may come twice or out of order. */
   put(raw: unknown, how: 'listed' | 'added' | 'modified'): void;
   remove(raw: unknown): void;
-  /** The list is complete: what it did not contain was deleted while no watch was open. */
+  /** The list is complete. Objects that it did not contain were deleted while no watch was open. */
   endList(): void;
 }
 
@@ -31,7 +31,7 @@ export interface ListWatchOptions extends Selection {
   /** A watch that receives nothing for this long is closed and opened again. API servers send
    * bookmarks about once a minute. */
   readonly idleTimeoutMs?: number;
-  /** Pause after the first failure; doubled with each further one, and half of it random. */
+  /** Pause after the first failure. Doubles with each further failure; half of it is random. */
   readonly backoff?: { readonly startMs: number; readonly maxMs: number };
 }
 
@@ -40,9 +40,9 @@ const IDLE_TIMEOUT_MS = 120_000;
 const BACKOFF = { startMs: 500, maxMs: 30_000 };
 /** A watch that received an event or stayed open for this long resets the back-off. */
 const GOOD_WATCH_MS = 5_000;
-/** Answers of a server that does not know the version of a watch. */
+/** HTTP statuses of a server that does not know the version of a watch. */
 const UNKNOWN_VERSION = [400, 500, 504];
-/** Watches that are refused so, one after the other, before everything is listed again. */
+/** After this many such refusals in a row, everything is listed again. */
 const MAX_REFUSALS = 3;
 
 /** Lists and watches one collection of the API server until it is stopped, and passes its objects
@@ -102,9 +102,8 @@ export class ListWatch {
     return this.#isOpen && !this.#stopped.signal.aborted;
   }
 
-  /** When the open watch last brought something, by performance.now(), or the list was begun on
-   * which it builds; undefined while none is open, and after one is opened again, until it brings
-   * something. */
+  /** When the open watch last received something, by performance.now(); before that, when its list
+   * began. undefined while no watch is open, and after a reopening until something arrives. */
   get heardMs(): number | undefined {
     return this.isFollowing ? this.#heardMs : undefined;
   }
@@ -114,7 +113,7 @@ export class ListWatch {
   }
 
   /** Resolves when the first list is complete. Rejects with the signal's reason if the signal
-   * aborts before, and when this is stopped before. */
+   * aborts first, and if this is stopped first. */
   async waitForSync(signal: AbortSignal = this.#stopped.signal): Promise<void> {
     if (!this.hasSynced) await unlessAborted(this.#firstList, signal);
     if (this.hasSynced) return;
@@ -122,7 +121,7 @@ export class ListWatch {
     this.#stopped.signal.throwIfAborted();
   }
 
-  /** Lists everything again, also if a list is under way. */
+  /** Lists everything again, even if a list is under way. */
   relist(): void {
     this.#version = undefined;
     this.#cycle.abort(new Relist());
@@ -138,7 +137,7 @@ export class ListWatch {
   }
 
   async #run(): Promise<void> {
-    // Whoever asks for a new list in the turn that makes this gets the first one.
+    // relist() in the same turn as the constructor needs no second list.
     await Promise.resolve();
     while (!this.#stopped.signal.aborted) {
       const pauseMs = await this.#runCycle();
@@ -148,7 +147,7 @@ export class ListWatch {
     }
   }
 
-  /** What every request for the collection says of it. */
+  /** The selection of every request. */
   get #selection(): Selection {
     const { namespace, fieldSelector, labelSelector, metadataOnly } = this.#options;
     return { namespace, fieldSelector, labelSelector, metadataOnly };
@@ -181,10 +180,9 @@ export class ListWatch {
     await this.#watch(this.#version);
   }
 
-  /** Forgets the version if the API server is at an older one, as after its data was restored from
-   * a backup. A watch from that version would stay open, and nothing come, until the server has
-   * reached it again; then nothing shows any more that changes in between were never sent. So this
-   * is called before each watch that resumes. */
+  /** Forgets the version if the API server is at an older one, for example after a restore. A watch
+   * from that version would be silent until the server reaches it again, and the changes until then
+   * would be lost. So every watch that resumes starts with this check. */
   async #checkVersion(version: string): Promise<void> {
     const { client, resource, log } = this.#options;
     const { signal } = this.#cycle;
@@ -194,7 +192,7 @@ export class ListWatch {
     if (!isOlder(resourceVersion, version)) return;
     log.warn(
       { resource: resource.plural },
-      'the API server went back to an older version: listing everything again',
+      'the API server is at an older version than before; listing everything again',
     );
     this.#version = undefined;
   }
@@ -219,8 +217,8 @@ export class ListWatch {
     return page.resourceVersion;
   }
 
-  /** Keeps nothing of the page but these: objects that live until the next page is there become old
-   * ones for the garbage collector, which adds to the peak of memory. */
+  /** Returns only the page's version and token. Objects that live until the next page has come move
+   * to the old generation, which raises the peak of memory. */
   async #listPage(continueToken?: string) {
     const { client, resource } = this.#options;
     const { signal } = this.#cycle;
@@ -250,7 +248,7 @@ export class ListWatch {
           openedMs = performance.now();
           this.#isOpen = true;
           this.#trouble = undefined;
-          this.#outage.ended({ resource: resource.plural }, 'the watch goes on');
+          this.#outage.ended({ resource: resource.plural }, 'the watch is open again');
         },
         onEvent: (event) => this.#apply(event),
       });
@@ -272,8 +270,7 @@ export class ListWatch {
     });
   }
 
-  /** Passes an object on. One for which the sink throws must not end the list or the watch: the
-   * next one would bring it again. */
+  /** Passes an object on. Goes on if the sink throws: a new watch would bring the object again. */
   #pass(object: unknown, call: () => void): void {
     try {
       call();
@@ -337,7 +334,7 @@ function describe(error: unknown): string {
   return message;
 }
 
-/** False where one of them is not a number, as other servers than Kubernetes' may have them. */
+/** False if one of them is not a number, as may be with servers other than Kubernetes' own. */
 function isOlder(version: string, than: string): boolean {
   const isNumber = (text: string): boolean => /^\d+$/.test(text);
   return isNumber(version) && isNumber(than) && BigInt(version) < BigInt(than);

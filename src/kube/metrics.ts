@@ -14,16 +14,17 @@ export function createRequestMetrics(registry = new Registry()) {
   );
   const durations = histogram(
     'sutler_kube_request_duration_seconds',
-    'Time from a request to the end of its answer, with the wait for a free connection.',
+    'Time from a request to the end of its answer, including the wait for a free connection.',
     {
       labelNames: ['verb', 'resource'],
       buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
     },
   );
   let inFlight = 0;
-  sum('sutler_kube_in_flight', 'Calls under way or waiting, without watches.', () => inFlight);
-  /** Begins a request. A watch lasts for minutes, and ends for the metrics when it is open.
-   * @returns ends it, with the HTTP status, 0 without an answer; the first call counts */
+  sum('sutler_kube_in_flight', 'Calls under way or waiting, not counting watches.', () => inFlight);
+  /** Begins a request. In the metrics, a watch ends when it is open.
+   * @returns ends the request with its HTTP status, or 0 without an answer; the first call counts
+   */
   return (verb: string, resource: string) => {
     const startedMs = performance.now();
     const isWatch = verb === 'watch';
@@ -42,8 +43,8 @@ export function createRequestMetrics(registry = new Registry()) {
 
 export type ReflectorMetrics = ReturnType<typeof createReflectorMetrics>;
 
-/** `sutler_kube_reflector_lists_total`, `…_watch_ends_total` and `…_objects`, which all reflectors
- * of a registry share; `resource` is their label. */
+/** `sutler_kube_reflector_lists_total`, `…_watch_ends_total` and `…_objects`. All reflectors of a
+ * registry share them, with the label `resource`. */
 export function createReflectorMetrics(resource: string, registry = new Registry()) {
   const { counter, sum } = metricsIn(registry);
   const lists = counter(
@@ -59,10 +60,10 @@ export function createReflectorMetrics(resource: string, registry = new Registry
   return {
     countList: () => lists.inc({ resource }),
     countWatchEnd: () => ends.inc({ resource }),
-    /** The gauge asks when it is read: setting it at each event took a tenth of ingest's time.
-     * @returns ends the report */
+    /** Reads the size only with the gauge: setting it at each event took a tenth of ingest's time.
+     * @returns a function that ends the report */
     reportObjects: (sizeOf: () => number) =>
-      sum('sutler_kube_reflector_objects', 'Objects that are kept in memory.', sizeOf, {
+      sum('sutler_kube_reflector_objects', 'Objects kept in memory.', sizeOf, {
         resource,
       }),
   };

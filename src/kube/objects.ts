@@ -1,5 +1,5 @@
-/** Objects of the API server as JSON. Types come from @kubernetes/client-node, of which nothing is
- * loaded at run time; kinds that it lacks are written here, with the fields that we read. */
+/** Objects of the API server as JSON. Types come from @kubernetes/client-node, which is not loaded
+ * at run time. Kinds that it lacks are written here, with the fields that sutler reads. */
 import type * as k8s from '@kubernetes/client-node';
 
 /** A class of client-node as JSON: read-only at every depth, times as RFC 3339 text. */
@@ -9,7 +9,7 @@ type Json<T> = T extends Date
     ? { readonly [K in keyof T]: Json<T[K]> }
     : T;
 
-/** The same with fields that we know more about than client-node's types say. */
+/** T, with more exact types for some fields. */
 type With<T, Known> = Omit<T, keyof Known> & Readonly<Known>;
 
 /** Metadata of a stored object. The API server always sets the three required fields. */
@@ -86,7 +86,7 @@ export type Class = Stored<
 /** Secret; the values are base64. Never kept longer than one call (invariant 11). */
 export type Secret = Stored<k8s.V1Secret>;
 
-/** Its times have exactly six fraction digits: the API server refuses others with status 400. */
+/** Times must have exactly six fraction digits, or the API server answers 400. */
 export type LeaseSpec = Json<k8s.V1LeaseSpec>;
 /** Lease of coordination.k8s.io. */
 export type Lease = Stored<k8s.V1Lease>;
@@ -146,7 +146,7 @@ export interface SnapshotContent extends KubeObject {
 
 /** ReferenceGrant of gateway.networking.k8s.io. */
 export interface ReferenceGrant extends KubeObject {
-  /** Absent where an early version of the CRD is installed, which requires no field. */
+  /** Absent if an early version of the CRD is installed, which requires no field. */
   readonly spec?: Partial<ReferenceGrantSpec>;
 }
 
@@ -159,5 +159,5 @@ export interface ReferenceGrantSpec {
   readonly to: readonly { readonly group: string; readonly kind: string; readonly name?: string }[];
 }
 
-/** The API server's answer where it isn't an object: errors, some deletions. */
+/** The API server's answer if it isn't an object: errors, some deletions. */
 export type Status = With<Json<k8s.V1Status>, { kind: 'Status' }>;

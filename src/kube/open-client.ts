@@ -18,11 +18,11 @@ import { proxyOf } from './proxy.ts';
 import { bracketIPv6 } from '../runtime/address.ts';
 
 const UNVERIFIED =
-  "insecure-skip-tls-verify is set: the API server's certificate is not checked, so whoever is on " +
-  'the way can pose as the API server; set certificate-authority instead';
+  "insecure-skip-tls-verify is set: the API server's certificate is not checked, so anybody on the " +
+  'network path can pose as the API server; set certificate-authority instead';
 
-/** Creates the API client of a process from its flags. It is closed with the process. Sends nothing
- * yet. Warns if the API server's certificate is not checked.
+/** Creates the API client of a process from its flags. It connects at its first request, and is
+ * closed with the process. Warns if the API server's certificate is not checked.
  * @param process  for the User-Agent: "sutler-jobs/0.1.0"
  * @throws UsageError for a kubeconfig that can't be used */
 export async function openKubeClient(
@@ -66,11 +66,11 @@ export interface AccessOptions {
 }
 
 const SERVICE_ACCOUNT_DIR = '/var/run/secrets/kubernetes.io/serviceaccount';
-/** A service account's token is replaced long before it expires. */
+/** Age at which a service account's token is read again. It is replaced long before it expires. */
 const SERVICE_ACCOUNT_AGE_MS = 30_000;
 
-/** Finds the cluster as upstream does: by kubeconfig and master where given, else by the pod's
- * service account. The proxy is the kubeconfig's, else that of the environment.
+/** Finds the cluster as upstream does: by kubeconfig and master if given, otherwise by the pod's
+ * service account. Uses the kubeconfig's proxy, or else the environment's.
  * @throws UsageError: one line that names file, context and fix */
 export async function loadClusterAccess(options: AccessOptions): Promise<ClusterAccess> {
   const access = await findCluster(options);

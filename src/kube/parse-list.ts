@@ -6,16 +6,15 @@ const BACKSLASH = 0x5c;
 const BRACE_BIT = 0x20;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
-/** An item is within the list and its array. */
+/** Depth of an item: inside the list and its array. */
 const ITEM_DEPTH = 3;
 
-/** Parses a list of the API server, each item by itself. As one text, each page would stay in
- * memory until old objects are collected: 80 MiB at the peak of an ingest that reads 20,000 PVs and
- * claims.
+/** Parses a list of the API server, each item by itself. Parsed as one text, each page would stay
+ * in memory until the next full collection: 80 MiB more for 20,000 PVs and claims.
  * @returns the list, whose items are objects; undefined if it is not a JSON object */
 export function parseList(json: Buffer): (Fields & { readonly items: Fields[] }) | undefined {
   const cut: unknown[] = [];
-  // The list with the number of each item in its place.
+  // The list, with a number in the place of each item.
   let frame = '';
   let framed = 0;
   try {
@@ -33,7 +32,7 @@ export function parseList(json: Buffer): (Fields & { readonly items: Fields[] })
   }
 }
 
-/** Where items begin and end. */
+/** Finds where each item begins and ends. */
 function* itemsIn(json: Buffer): Generator<{ readonly start: number; readonly end: number }> {
   let depth = 0;
   let start = 0;
@@ -50,8 +49,8 @@ function* itemsIn(json: Buffer): Generator<{ readonly start: number; readonly en
   }
 }
 
-/** @param from  position of its first quote
- * @returns that of its last one */
+/** @param from  position of the string's first quote
+ * @returns the position of its last quote */
 function endOfString(json: Buffer, from: number): number {
   for (let at = from + 1; at < json.length; at += 1)
     if (json[at] === BACKSLASH) at += 1;

@@ -5,9 +5,9 @@ import { parseHttpUrl } from './credentials.ts';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The proxy that HTTPS_PROXY (HTTP_PROXY for an `http://` server) names, unless NO_PROXY or
- * loopback exempts the server. As Go's net/http reads them (golang.org/x/net/http/httpproxy), but
- * what Go ignores or fails at with each request is refused.
+/** Finds the proxy that HTTPS_PROXY (HTTP_PROXY for an `http://` server) names, unless NO_PROXY or
+ * loopback exempts the server. Follows Go (golang.org/x/net/http/httpproxy), but refuses values
+ * that Go ignores or fails at in each request.
  * @throws UsageError that names the variable, not its value, which may have a password */
 export function proxyOf(server: URL, env: Environment): URL | undefined {
   const name = server.protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY';
@@ -38,8 +38,8 @@ function isExempt({ hostname, port, protocol }: URL, noProxy: string): boolean {
   );
 }
 
-/** Whether an entry of NO_PROXY is for this host: `*`, a network (10.0.0.0/8), an address or a
- * domain with all below it; the last two may have a port. `.domain` is only what is below. */
+/** Whether an entry of NO_PROXY matches the host: `*`, a network (10.0.0.0/8), or an address or a
+ * domain with all below it, perhaps with a port. `.domain` matches only what is below it. */
 function matches(entry: string, host: string, port: string): boolean {
   if (entry === '*') return true;
   const [, network = '', prefix] = /^([^/]+)\/(\d+)$/.exec(entry) ?? [];

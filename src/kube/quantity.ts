@@ -1,9 +1,9 @@
-/** A text is not a Kubernetes quantity; the message says why. */
+/** A text is not a Kubernetes quantity. The message says why. */
 export class QuantityError extends Error {
   override readonly name = 'QuantityError';
 }
 
-/** Larger quantities are limited to this: CSI has 64-bit sizes. */
+/** Upper limit of all quantities, since CSI has 64-bit sizes. */
 const MAX_BYTES = 2n ** 63n - 1n;
 
 /** A factor: 2 or 10 to some power. */
@@ -62,7 +62,7 @@ function scaleOf(text: string, suffix: string): Scale {
 /** The smallest integer not below digits × 10^-decimals × base^exponent. */
 function scaleUp(digits: bigint, decimals: number, [base, exponent]: Scale): bigint {
   if (digits === 0n) return 0n;
-  // Users choose exponents, and 1e999999999 must not be computed: the length alone shows that a
+  // 1e999999999 must not be computed, and users choose exponents. The length alone shows that a
   // number is too large or too small.
   const powerOfTen = (base === 10n ? exponent : 0) - decimals;
   const length = digits.toString().length;

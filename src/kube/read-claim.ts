@@ -3,7 +3,7 @@ import type { Claim } from './objects.ts';
 import { claims } from './resources.ts';
 
 /** Reads a claim.
- * @returns undefined if it is gone, also if another claim has its name now
+ * @returns undefined if it is gone, even if another claim has its name now
  * @throws KubeError */
 export async function readClaim(
   kube: Pick<KubeClient, 'get'>,

@@ -20,10 +20,10 @@ export interface Change<T> {
 
 export interface StoreOptions<T> {
   readonly resource: Resource;
-  /** Cuts an object down to the fields that are needed: 10,000 claims take 7 MB instead of 30 MB.
-   * An object for which it throws is logged and skipped. */
+  /** Keeps only the fields that are needed: 10,000 claims take 7 MB instead of 30 MB. If it throws,
+   * the object is logged and skipped. */
   readonly transform: (raw: unknown) => T;
-  /** Whether an object is kept, when it was added or modified; absent: all are. */
+  /** Whether to keep an object that was added or modified. If absent, all are kept. */
   readonly isKept?: (object: T) => boolean;
   /** Errors that it throws are logged and otherwise ignored. */
   readonly onChange?: (change: Change<T>) => void;
@@ -35,7 +35,7 @@ export class Store<T extends Transformed> implements ObjectSink {
   readonly #objects = new Map<string, T>();
   readonly #options: StoreOptions<T>;
   readonly #log: Logger;
-  /** Keys of kept objects that the list under way did not contain so far. */
+  /** Keys of kept objects that the list under way has not contained yet. */
   #unlisted = new Set<string>();
 
   constructor(options: StoreOptions<T>) {
@@ -84,7 +84,7 @@ export class Store<T extends Transformed> implements ObjectSink {
     this.#unlisted.clear();
   }
 
-  /** @param ifUnknown  what it is reported as if nothing was kept of it before */
+  /** @param ifUnknown  the type of the change if the object was not kept before */
   #keep(key: string, object: T, ifUnknown: 'added' | 'modified'): void {
     const known = this.#objects.get(key);
     if (this.#options.isKept?.(object) ?? true) this.#objects.set(key, object);
@@ -107,7 +107,7 @@ export class Store<T extends Transformed> implements ObjectSink {
     try {
       return this.#options.transform(raw);
     } catch (error) {
-      this.#log.error({ object, error: messageOf(error) }, 'object skipped: not readable');
+      this.#log.error({ object, error: messageOf(error) }, 'object skipped: it is not readable');
       return undefined;
     }
   }

@@ -12,8 +12,7 @@ import { type ExchangeOptions, isSuccess, Transport, type WireRequest } from './
 
 export interface CallOptions {
   readonly signal?: AbortSignal;
-  /** Limit for the whole call, with its retries and the wait for the rate limit. 30 s where absent.
-   */
+  /** Limit for the whole call, including retries and the wait for the rate limit; default 30 s. */
   readonly timeoutMs?: number;
 }
 
@@ -28,7 +27,7 @@ const METHODS = {
   delete: 'DELETE',
 } as const;
 
-/** What a call does to which object or collection. */
+/** A call: a verb, and the object or collection that it is about. */
 export interface ApiCall {
   readonly verb: keyof typeof METHODS;
   readonly resource: Resource;
@@ -48,11 +47,11 @@ export interface RequestSenderOptions {
   readonly access: ClusterAccess;
   /** Names process and version: "sutler-jobs/0.1.0". */
   readonly userAgent: string;
-  /** Most requests under way at once, without watches. Others wait, in order of arrival. */
+  /** Most requests at once, not counting watches. Others wait, in order of arrival. */
   readonly maxInFlight?: number;
   /** Requests per second; 0 or less: no limit. */
   readonly qps?: number;
-  /** Requests that may be sent at once after a pause; only with qps. */
+  /** Requests that may be sent at once after a pause. Only used with qps. */
   readonly burst?: number;
   readonly log: Logger;
   readonly metrics?: Registry;
@@ -66,14 +65,14 @@ const NETWORK_BACKOFF_MS = 100;
 /** The delay after a 429 without Retry-After. */
 const DEFAULT_RETRY_AFTER_MS = 1000;
 
-/** Sends requests with credentials, within the limits, and retries those that may be retried. */
+/** Sends requests with credentials, within the limits. Retries them if that is safe. */
 export class RequestSender {
   readonly #options: RequestSenderOptions;
   readonly #clock: Clock;
   readonly #rate: TokenBucket | undefined;
   readonly #metrics: RequestMetrics;
   readonly #transport: Transport;
-  /** Those that were named in the log. */
+  /** Rules that the log has named. */
   readonly #missingRules = new Set<string>();
 
   constructor(options: RequestSenderOptions) {
@@ -126,8 +125,8 @@ export class RequestSender {
     return this.#transport.close();
   }
 
-  /** Waits for the turn of a call where the number of requests per second is limited.
-   * @throws KubeError if it does not come within the call's time */
+  /** Waits until the rate limit lets the call pass.
+   * @throws KubeError if that takes longer than the call's time */
   async #waitForRate(call: ApiCall, endMs: number, signal?: AbortSignal): Promise<void> {
     const nowMs = performance.now();
     const waitMs = this.#rate?.waitMs(nowMs) ?? 0;
@@ -139,9 +138,9 @@ export class RequestSender {
     if (waitMs > 0) await this.#clock.sleep(waitMs, signal);
   }
 
-  /** Sends a request; after a 401 once more, with credentials that are read again.
-   * @param timeoutMs  asked before each of the two
-   * @returns the body of a 2xx answer, or the error that another answer or a network fault means
+  /** Sends a request. After a 401 sends it once more, with renewed credentials.
+   * @param timeoutMs  called before each of the two attempts
+   * @returns the body of a 2xx answer, or the error for another answer or a network fault
    * @throws  KubeError if there are no credentials */
   async #exchange(
     call: ApiCall,
@@ -191,14 +190,14 @@ export class RequestSender {
     }
   }
 
-  /** Says once which right the account lacks. */
+  /** Logs once which right the account lacks. */
   #nameMissingRule(error: KubeError): void {
     const rule = missingRule(error);
     if (rule === undefined || this.#missingRules.has(rule)) return;
     this.#missingRules.add(rule);
     this.#options.log.warn(
       { rule, error: error.message },
-      'this account lacks a right: what needs it does not work until a role grants the rule',
+      'this account lacks a right; grant it by adding the rule to its role',
     );
   }
 }
@@ -236,7 +235,7 @@ function toWireRequest(
   };
 }
 
-/** The query with its `?`; '' if no parameter has a value. */
+/** Formats the query with its `?`; '' if no parameter has a value. */
 function searchOf(query: NonNullable<ApiCall['query']>): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query))
@@ -244,8 +243,8 @@ function searchOf(query: NonNullable<ApiCall['query']>): string {
   return search.size === 0 ? '' : `?${search.toString()}`;
 }
 
-/** The delay before a call may be sent again; undefined: it must not be. A network fault is retried
- * only where the first request can't have had an effect. */
+/** Computes the delay before the next attempt; undefined if the call must not be repeated. After a
+ * network fault it is repeated only if the first request can't have had an effect. */
 function retryDelayMs(
   { verb }: ApiCall,
   { code, reason, retryAfterMs }: KubeError,
@@ -258,6 +257,6 @@ function retryDelayMs(
   const delayMs = asksToRetry
     ? (retryAfterMs ?? DEFAULT_RETRY_AFTER_MS)
     : NETWORK_BACKOFF_MS * 2 ** retries;
-  // Random, so that requests that were refused together are not repeated together.
+  // Random, so that requests that were refused together come back at different times.
   return delayMs * (1 + Math.random() * 0.5);
 }

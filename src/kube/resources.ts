@@ -11,14 +11,14 @@ export interface Resource {
   readonly namespaced: boolean;
 }
 
-/** Names one object; `namespace` is absent for cluster-scoped ones. */
+/** Names one object. Cluster-scoped objects have no `namespace`. */
 export interface ObjectRef {
   readonly namespace?: string;
   readonly name: string;
 }
 
-/** A field selector for the object of this name. Users choose the names that others refer to, so
- * what has a meaning in a selector is escaped (apimachinery pkg/fields/selector.go EscapeValue). */
+/** Makes a field selector for the object of this name. Escapes characters that have a meaning in a
+ * selector (apimachinery pkg/fields/selector.go EscapeValue), because users choose the names. */
 export function selectName(name: string): string {
   return `metadata.name=${name.replaceAll(/[\\,=]/g, String.raw`\$&`)}`;
 }
@@ -102,7 +102,7 @@ export function keyOf(ref: {
   return ref.namespace ? `${ref.namespace}/${ref.name}` : ref.name;
 }
 
-/** The same, of an object. */
+/** keyOf for an object. */
 export function nameOf({ metadata }: { readonly metadata: Parameters<typeof keyOf>[0] }): string {
   return keyOf(metadata);
 }

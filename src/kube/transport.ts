@@ -5,7 +5,7 @@ import { isFields } from '../runtime/json.ts';
 import type { ClusterAccess, TlsMaterial } from './credentials.ts';
 import { KubeError, unansweredError } from './kube-error.ts';
 
-/** An HTTP request as it is sent. */
+/** An HTTP request. */
 export interface WireRequest {
   /** For errors. */
   readonly title: string;
@@ -17,14 +17,14 @@ export interface WireRequest {
   readonly body?: string | undefined;
 }
 
-/** An HTTP response as it was received. */
+/** An HTTP response. */
 export interface WireAnswer {
   readonly code: number;
   readonly body: Buffer;
   readonly retryAfter: string | undefined;
 }
 
-/** Takes what a watch receives. What it throws ends the watch with that error. */
+/** Receives the answer of a watch. An error that it throws ends the watch with that error. */
 export interface WatchHandler {
   /** Called when a 2xx answer begins. */
   readonly onOpen: () => void;
@@ -33,15 +33,15 @@ export interface WatchHandler {
 }
 
 export interface ExchangeOptions {
-  /** Longest time of the whole exchange; of a watch, the longest in which nothing is received. */
+  /** Longest time of the whole exchange; for a watch, the longest silence. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
   /** Set for a watch, which has a connection of its own. */
   readonly watch?: WatchHandler | undefined;
 }
 
-/** API servers close idle connections after 90 s. Ours are closed earlier, so that no request is
- * sent on a connection that the server is closing. A shorter Keep-Alive hint takes precedence. */
+/** API servers close idle connections after 90 s. The client does so earlier, so that no request
+ * meets a connection that the server is closing. A shorter Keep-Alive hint takes precedence. */
 const KEEP_ALIVE_MS = 45_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 const CLOSE_GRACE_MS = 5_000;
@@ -54,8 +54,8 @@ interface Pools {
   readonly watches: Dispatcher;
 }
 
-/** HTTP/1.1 over kept-alive connections: one pool for calls, one for watches. Both are replaced
- * when certificate or CA change. Opens nothing until the first request. */
+/** HTTP/1.1 over kept-alive connections: one pool for calls, one for watches. New pools replace
+ * both when certificate or CA change. Connects at the first request. */
 export class Transport {
   readonly #access: Place;
   readonly #connections: number;
@@ -71,7 +71,7 @@ export class Transport {
   }
 
   /** Sends a request and receives the answer, whatever its status.
-   * @throws KubeError where none is complete; what the handler of a watch throws */
+   * @throws KubeError if no complete answer comes; what the handler of a watch throws */
   async exchange(request: WireRequest, o: ExchangeOptions): Promise<WireAnswer> {
     const { title } = request;
     const { timeoutMs, signal } = o;
@@ -88,7 +88,7 @@ export class Transport {
     signal?.addEventListener('abort', onAbort, { once: true });
     try {
       const pool = o.watch === undefined ? pools.calls : pools.watches;
-      // While it waits for a connection, undici does not heed the signal.
+      // undici ignores the signal while it waits for a connection.
       const answer = await unlessAborted(
         this.#send(pool, request, limit.signal).catch(toNetworkError(title)),
         limit.signal,
@@ -101,7 +101,7 @@ export class Transport {
     }
   }
 
-  /** Ends the watches, lets calls finish within 5 s, and breaks off the others. */
+  /** Ends the watches, waits up to 5 s for calls to finish, and cuts off the others. */
   async close(): Promise<void> {
     this.#isClosed = true;
     const { calls, watches } = this.#pools ?? {};
@@ -155,7 +155,7 @@ function createPool(access: Place, tls: TlsMaterial, connections: number | null)
   return new Pool(access.server.origin, { connect, connections, pipelining: 1, ...limits });
 }
 
-/** @param timer  begins anew with whatever a watch receives */
+/** @param timer  restarts whenever a watch receives something */
 async function receive(
   title: string,
   { statusCode: code, headers, body }: Dispatcher.ResponseData,
@@ -179,7 +179,7 @@ async function receive(
   return { code, body: Buffer.concat(pieces), retryAfter };
 }
 
-/** @throws KubeError if the body breaks off; nothing that its reader throws */
+/** @throws KubeError if the body breaks off. Does not pass on errors of its reader. */
 async function* piecesOf(title: string, body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   try {
     yield* body;
@@ -188,14 +188,14 @@ async function* piecesOf(title: string, body: AsyncIterable<Buffer>): AsyncGener
   }
 }
 
-/** Throws what an error of undici means. */
+/** Throws a KubeError for an error of undici. */
 function toNetworkError(title: string): (error: unknown) => never {
   return (error) => {
     throw error instanceof KubeError ? error : networkError(title, error);
   };
 }
 
-/** What to do about a failed TLS handshake: by the messages of Node.js and OpenSSL. */
+/** The fix for a failed TLS handshake, by the messages of Node.js and OpenSSL. */
 const TLS_FIXES: readonly (readonly [message: RegExp, fix: string])[] = [
   [
     /self.signed|unable to (verify|get)/,
@@ -216,7 +216,7 @@ const TLS_FIXES: readonly (readonly [message: RegExp, fix: string])[] = [
   [/alert (.*certificate|unknown ca)/, 'renew client-certificate and client-key in the kubeconfig'],
 ];
 
-/** Makes the error of a connection that could not be made, or that broke. */
+/** Makes the error of a connection that failed or broke. */
 function networkError(title: string, cause: unknown): KubeError {
   // Node's error for several refused addresses has no message of its own.
   const [first = cause]: unknown[] = cause instanceof AggregateError ? cause.errors : [];

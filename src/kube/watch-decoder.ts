@@ -4,18 +4,17 @@ import { unansweredError } from './kube-error.ts';
 
 const EVENT_TYPES = ['ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK', 'ERROR'] as const;
 
-/** One line of a watch. The object of an ERROR is a Status; that of a BOOKMARK has only metadata.
- */
+/** One line of a watch. An ERROR's object is a Status; a BOOKMARK's has only metadata. */
 export interface WatchEvent {
   readonly type: (typeof EVENT_TYPES)[number];
   readonly object: unknown;
 }
 
-/** Far above the size of an object, which etcd limits to 1.5 MB. A longer line is no event. */
+/** A longer line is an error. etcd limits objects to 1.5 MB. */
 const MAX_LINE_LENGTH = 16 * 1024 * 1024;
 
-/** Decodes a stream of bytes into events, one per line. An unfinished line at the end of the stream
- * is dropped; the next watch brings its event again.
+/** Decodes a stream of bytes into events, one per line. Drops an unfinished line at the end of the
+ * stream; the next watch brings its event again.
  * @param title  of the call, for errors
  * @returns      takes the next bytes; throws KubeError if a line is not an event */
 export function decodeWatch(

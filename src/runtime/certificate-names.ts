@@ -34,8 +34,8 @@ function kindOf(text: string): string {
 const QUOTED = /"(?:[^"\\]|\\.)*"/g;
 
 /** Reads a certificate's subjectAltName in Node's notation: `DNS:a, IP Address:::1, URI:b://c`.
- * Other kinds (email, directory names) are skipped, and so are values that Node has quoted because
- * they could be taken for several entries: no allowed name has their commas and quotes. */
+ * Skips other kinds (email, directory names), and values that Node has quoted, because they contain
+ * commas or quotes, as no allowed name does. */
 export function readAlternativeNames(subjectAltName = ''): readonly string[] {
   const plain = subjectAltName.replaceAll(QUOTED, '');
   if (plain.includes('"')) return [];
@@ -54,16 +54,16 @@ function canonicalName(kind: string, value: string): string {
   return `${kind}:${value}`;
 }
 
-/** What the certificate of a connection's other side says; no names without a certificate.
+/** Reads names and end from the peer's certificate; no names without one.
  *
- * Not from getPeerX509Certificate: with Node 20 each connection whose certificate is read so keeps
- * 4 kB of memory for good, so that whoever connects again and again ends the process.
+ * Does not use getPeerX509Certificate, which in Node 20 leaks 4 kB per connection: a peer that
+ * connects again and again could end the process.
  * @returns `endMs`: when it ends, Unix ms */
 export function peerCertificate(socket: TLSSocket): {
   readonly names: readonly string[];
   readonly endMs: number;
 } {
-  // The types lack that it is empty, or null, where there is none.
+  // Without a certificate it is empty or null, which the types lack.
   const certificate: Partial<ReturnType<TLSSocket['getPeerCertificate']>> | null =
     socket.getPeerCertificate();
   const { subjectaltname, valid_to: validTo } = certificate ?? {};

@@ -1,4 +1,4 @@
-/** The time and waiting for it. Passed as an argument, so that tests can control it. */
+/** The time, and waits. Passed as an argument, so that tests can control it. */
 export interface Clock {
   /** Unix time in milliseconds. */
   nowMs(): number;
@@ -6,10 +6,10 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** The longest delay of a timer in Node, 24.8 days; with a longer one it fires at once. */
+/** The longest delay of a timer in Node, 24.8 days. A timer with a longer delay fires at once. */
 export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** Limits a delay to what a timer can wait. Needed for every delay that a user chooses. */
+/** Limits a delay to what a timer can wait. Use it for each delay that a user chooses. */
 export function timerMs(ms: number): number {
   return Math.min(ms, LONGEST_TIMER_MS);
 }
@@ -46,9 +46,9 @@ export const systemClock: Clock = {
     }),
 };
 
-/** Waits for the promise, but not beyond the abort of the signal.
- * @returns undefined once the signal has aborted, whatever becomes of the promise
- * @throws  what the promise rejects with before that */
+/** Waits for the promise, or for the abort of the signal.
+ * @returns undefined if the signal aborts first
+ * @throws  what the promise rejects with, if that comes first */
 export function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => resolve(undefined);
@@ -64,7 +64,7 @@ export interface Backoff {
   readonly maxMs: number;
 }
 
-/** The delay after a number of failures in a row, from 1: it doubles with each. */
+/** Computes the delay after so many failures in a row (1 or more). It doubles with each failure. */
 export function backoffMs({ startMs, maxMs }: Backoff, failures: number): number {
   return Math.min(maxMs, startMs * 2 ** Math.min(Math.max(0, failures - 1), 50));
 }

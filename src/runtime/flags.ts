@@ -1,9 +1,8 @@
-// How flags are declared, and how the text of a value is read. parse-flags.ts reads arguments.
+// Declares flags and reads the text of a value. parse-flags.ts reads arguments.
 /** A bad flag, value, kubeconfig or port. The process prints the message, which names the fault and
  * the fix, in one line and exits with status 2. */
 export class UsageError extends Error {
   override readonly name: string = 'UsageError';
-  /** Of the process. */
   readonly exitStatus: number = 2;
 }
 
@@ -34,12 +33,12 @@ export type FlagSpec =
       readonly min?: number;
       readonly max?: number;
     })
-  /** Without a default it may be absent, for the process to choose. */
+  /** Without a default the value may be undefined, and the process chooses. */
   | (Common & { readonly type: 'durationMs'; readonly default?: string; readonly min?: string })
   | (Common & { readonly type: 'bool'; readonly default?: boolean })
   | (Common & { readonly type: 'labels' })
   /** A list with commas, or the flag given several times; `default` is such a list. Of equal items
-   * the last one counts. */
+   * only the last one stays. */
   | (Common & { readonly type: 'strings'; readonly default: string });
 
 export type FlagTable = Readonly<Record<string, FlagSpec>>;
@@ -74,7 +73,7 @@ export function defineFlags<const T extends FlagTable>(table: T): T {
   return table;
 }
 
-/** Puts the flags of a table under a heading of their own in `--help`. */
+/** Puts the flags of a table under their own heading in `--help`. */
 export function inGroup<const T extends FlagTable>(group: string, table: T): T {
   return addToEach(table, { group });
 }
@@ -96,14 +95,14 @@ export function flagKey(name: string, spec: FlagSpec): string {
   return spec.type === 'durationMs' ? `${camel}Ms` : camel;
 }
 
-/** The value of a flag that is not given. */
+/** Returns the default value of a flag. */
 export function defaultValue(spec: FlagSpec): unknown {
   if (spec.type === 'durationMs' || spec.type === 'strings')
     return spec.default === undefined ? undefined : parseValue(spec, [spec.default]);
   return spec.type === 'labels' ? {} : spec.default;
 }
 
-/** The values where no flag of a table is given. */
+/** Returns the default values of a table. */
 export function defaultsOf<T extends FlagTable>(table: T): Flags<T> {
   const entries = Object.entries(table);
   const values = entries.map(([name, spec]) => [flagKey(name, spec), defaultValue(spec)]);
@@ -112,7 +111,7 @@ export function defaultsOf<T extends FlagTable>(table: T): Flags<T> {
 }
 
 /** Reads the value of a flag. Of several texts the last one counts, unless the flag is a list.
- * @throws UsageError that says what is wrong with a text, and goes after the flag's name */
+ * @throws UsageError whose message belongs behind the flag's name */
 export function parseValue(spec: FlagSpec, texts: readonly string[]): unknown {
   const text = texts.at(-1) ?? '';
   switch (spec.type) {

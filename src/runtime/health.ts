@@ -1,23 +1,23 @@
-/** What is wrong with a part, in one line; undefined while nothing is. */
+/** Says in one line what is wrong with a part; undefined if nothing is. */
 type Check = () => string | undefined;
 
 type HealthPage = 'live' | 'ready';
 
-/** What is shown of a page. */
+/** The part of a page that was asked for. */
 interface Look {
   readonly isFine: boolean;
   readonly isFound: boolean;
   readonly lines: readonly string[];
 }
 
-/** The checks behind /healthz (live) and /readyz (ready), each added where its part is made. The
- * pages list them in the order in which they were added. A second check of the same name replaces
- * the first, in its place: before a part is opened, its check can say what it waits for.
+/** Holds the checks behind /healthz (live) and /readyz (ready), in the order in which they were
+ * added. A check replaces an earlier one of the same name, so a part can say what it waits for
+ * before it is open.
  *
- * A group is a part of the work that goes on while others can't, such as one driver of several. The
- * process is ready while one group is, but it must be restarted if any group says so. A part is one
- * of several processes that run as one (`sutler all`): each of them must be fine. The checks of
- * both are called GROUP/NAME, and NAME finds those of all. A note is shown on /readyz and changes
+ * A group is work that goes on while other groups can't, such as one driver of several. The process
+ * is ready while one group is, but must be restarted if any group says so. A part is one of several
+ * processes that run as one (`sutler all`); every part must be fine. Checks of both are called
+ * GROUP/NAME, and NAME alone finds all of that name. A note is shown on /readyz and changes
  * nothing. */
 export class HealthChecks {
   readonly #checks = { live: new Map<string, Check>(), ready: new Map<string, Check>() };
@@ -40,7 +40,7 @@ export class HealthChecks {
     this.#notes.set(name, check);
   }
 
-  /** A group without checks, in the place of one of that name. */
+  /** Adds a group without checks. It replaces an earlier group of that name. */
   addGroup(name: string): HealthChecks {
     return this.#addBelow(name, false);
   }
@@ -79,13 +79,13 @@ export class HealthChecks {
       .filter(([name]) => asked === '' || asked === name)
       .map(([name, check]) => ({ name, trouble: check() }));
     const below = [...this.#below].map(([name, { checks, isPart }]) => {
-      // What is asked for may begin with the name of a group, and its lines then do.
+      // `asked` may begin with the group's name; the lines of the group always do.
       const isNamed = `${asked}/`.startsWith(`${name}/`);
       const look = checks.#look(page, isNamed ? asked.slice(name.length + 1) : asked);
       const lines = look.lines.map((line) => line.replace(']', `]${name}/`));
       return { ...look, lines, mustBeFine: isPart || page === 'live' };
     });
-    // A group without such checks says nothing.
+    // Groups that lack the check don't count.
     const found = below.filter(({ isFound }) => isFound);
     const anyOf = found.filter(({ mustBeFine }) => !mustBeFine);
     const notes = page === 'ready' && asked === '' ? [...this.#notes] : [];

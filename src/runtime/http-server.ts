@@ -3,7 +3,7 @@ import { Server as TlsServer } from 'node:https';
 import { bracketIPv6, parseListenAddress } from './address.ts';
 import { bind } from './socket-file.ts';
 
-/** For how long the clients of a server may send headers and requests: options of createServer. */
+/** How long a client may take to send its headers and its request: options of createServer. */
 export const TIME_LIMITS = {
   headersTimeout: 5_000,
   requestTimeout: 10_000,

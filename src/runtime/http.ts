@@ -14,18 +14,16 @@ type Context = Pick<
 /** Longest pause of a client that reads an answer. */
 const IDLE_MS = 10_000;
 
-/** Serves --http-endpoint, where it is set, until the process closes: metrics and the health
- * checks, /healthz, /readyz, and one check alone below them (/readyz/NAME). Checks may be added
- * later.
+/** If --http-endpoint is set, serves metrics, /healthz, /readyz and single checks (/readyz/NAME)
+ * until the process closes. Checks may be added later.
  * @returns the address, for `announce`
- * @throws UsageError where both flags for it are set, the port is taken, or the address is not this
- *   machine's */
+ * @throws UsageError if both flags for it are set, or the address is taken or not this machine's */
 export async function openHttpEndpoint(
   context: Context,
 ): Promise<Readonly<Record<string, string>>> {
   const { log, closers } = context;
   const { httpEndpoint, metricsAddress } = context.flags;
-  // Upstream has two flags for it (cmd/csi-provisioner/csi-provisioner.go).
+  // Upstream has two flags for the address (cmd/csi-provisioner/csi-provisioner.go).
   if (httpEndpoint !== '' && metricsAddress !== '')
     throw new UsageError('--metrics-address: it is the old name of --http-endpoint; remove it');
   const address = httpEndpoint || metricsAddress;
@@ -75,7 +73,7 @@ async function answer(
 function showFailedChecks(metrics: Registry, health: HealthChecks): void {
   const failed = metricsIn(metrics).gauge(
     'sutler_check_failed',
-    '1 for each check of /readyz that fails, by its name; absent while it does not.',
+    '1 for each check of /readyz that fails, by its name; absent if the check passes.',
     ['check'],
   );
   failed.reset();

@@ -14,8 +14,7 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** The beginning of a text that could not be decoded. JSON is left out, since it may contain a
- * secret. */
+/** Quotes the beginning of a text that can't be decoded, except of JSON, which may have secrets. */
 export function excerpt(text: string): string {
   return text.trimStart().startsWith('{')
     ? `${text.length} characters of broken JSON`
@@ -24,7 +23,7 @@ export function excerpt(text: string): string {
 
 type Unset = undefined | null;
 
-/** The fields of T that are always set, and the others as optional ones. */
+/** The fields of T that are always set, and its other fields as optional ones. */
 type SetFields<T> = {
   [K in keyof T as undefined extends T[K] ? never : K]: T[K];
 } & {
@@ -38,9 +37,9 @@ export function omitUnset<T extends object>(fields: T): SetFields<T> {
   return Object.fromEntries(set) as SetFields<T>;
 }
 
-/** The list that a JSON text is; an empty one if it is something else. */
+/** Parses a JSON list. Returns an empty list for any other text. */
 export function listIn(text = ''): readonly unknown[] {
-  // An error costs much more than a text that is parsed.
+  // '' is common, and an exception costs much more than a parse.
   const list = text === '' ? [] : parseJson(text);
   return Array.isArray(list) ? (list as readonly unknown[]) : [];
 }

@@ -2,7 +2,7 @@
 export class Listeners<T> {
   readonly #listeners = new Set<{ readonly call: (value: T) => void }>();
 
-  /** @returns ends the subscription */
+  /** @returns a function that ends the subscription */
   subscribe(listener: (value: T) => void): () => void {
     const entry = { call: listener };
     this.#listeners.add(entry);

@@ -8,11 +8,11 @@ import { escapeControls } from './printable.ts';
  * debug from -v=4, trace from -v=6. */
 export type Logger = PinoLogger;
 
-/** pino's number of that level. */
+/** pino's number for the level error. */
 const ERROR = 50;
 
 /** Creates the logger of a process. All parts receive it, or a child of it, as an argument. All
- * that is logged passes toLoggable, and a line contains no raw control characters.
+ * values pass toLoggable, and a line contains no raw control characters.
  * @param o.verbosity  the value of -v
  * @param o.least      the least level without -v
  * @param o.write      receives whole lines, with the newline */
@@ -35,7 +35,7 @@ export function createLogger(o: {
       serializers: { err: (error: unknown) => error },
       hooks: {
         logMethod([first, ...rest], method, level) {
-          // A warning is for people who run sutler, not for those who debug it.
+          // Warnings have no stack: they are for operators, not for developers.
           const hasStacks = level >= ERROR || this.isLevelEnabled('debug');
           const loggable = (value: unknown): unknown => toLoggable(value, hasStacks);
           const fields = first instanceof Error ? { err: first } : first;
@@ -43,7 +43,7 @@ export function createLogger(o: {
         },
       },
     },
-    // A field of the logger that the line has too is there twice, and the last one counts.
+    // A field that logger and line both have is there twice. The line's comes last and counts.
     { write: (json: string) => o.write(`${escapeControls(toLine(JSON.parse(json) as Fields))}\n`) },
   );
   // Children inherit this method.
@@ -72,8 +72,8 @@ function fieldText(value: unknown): string {
 
 const INTERVAL_MS = 10_000;
 
-/** Warns of what others cause, each message at most every 10 s and otherwise at debug level, so
- * that nobody can flood the log. */
+/** Logs warnings that others can cause at will. To keep them from flooding the log, warns with each
+ * message once in 10 s, and otherwise logs at debug level. */
 export class RareWarnings {
   readonly #log: Logger;
   /** By message. */
@@ -93,8 +93,8 @@ export class RareWarnings {
   }
 }
 
-/** With -v=6: logs a step that ends now: when it began, in ms of Unix time, and how long it took.
- * @param startedMs  what performance.now() was when the step began
+/** With -v=6: logs that a step has ended, when it began (Unix ms), and how long it took.
+ * @param startedMs  performance.now() when the step began
  * @param fields     more fields of the line */
 export function traceStep(log: Logger, step: string, startedMs: number, fields: object = {}): void {
   if (!log.isLevelEnabled('trace')) return;

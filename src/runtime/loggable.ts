@@ -1,5 +1,5 @@
-// What may pass into the log. The callers of a logger pass on what libraries threw and made, so
-// nothing is copied that is not named here.
+// Decides what gets into the log. Callers log whatever libraries throw and make, so only the kinds
+// of values that are named here are copied.
 import { types } from 'node:util';
 import type { Fields } from './json.ts';
 import { shorten } from './printable.ts';
@@ -15,11 +15,10 @@ const PRIVATE_KEY =
 const SECRET_FIELD =
   /^((proxy-)?authorization|(set-)?cookie|.*password|passphrase|.*secrets?|.*token|auth)$/i;
 
-/** A copy of a value for the log: texts (long ones cut), numbers, plain objects and lists are
- * kept. An error keeps its type, message, stack, code, cause and errors, and loses all else:
- * ioredis, for example, adds the arguments of the refused command, which for AUTH is the
- * password. Any other object becomes the name of its class, since a client or a request contains
- * logins.
+/** Copies a value for the log: texts (long ones cut), numbers, plain objects and lists. Of an
+ * error, copies only type, message, stack, code, cause and errors: ioredis, for example, adds the
+ * arguments of the refused command, and so AUTH's password. Replaces any other object by the name
+ * of its class, since a client or a request contains logins.
  * @param hasStacks  whether errors keep their stack */
 export function toLoggable(value: unknown, hasStacks = true, depth = 0): unknown {
   if (typeof value !== 'object' || value === null) return loggableScalar(value);
@@ -39,22 +38,22 @@ function loggableText(text: string): string {
   return shorten(strikeCredentials(text), MAX_CHARACTERS);
 }
 
-/** Strikes the login out of every URL in a text, and private keys. */
+/** Removes private keys from a text, and the login from every URL. */
 export function strikeCredentials(text: string): string {
   const struck = text.includes('://') ? text.replaceAll(/[^\s"'<>]+/g, strikeLogins) : text;
   return struck.includes('PRIVATE KEY') ? struck.replaceAll(PRIVATE_KEY, STRIPPED) : struck;
 }
 
-/** Strikes from the first login to the last @ of a word: a password that was not encoded may
- * contain any of the characters that end a login. */
+/** Removes everything from the first login to the last @ of a word, because a password that is not
+ * encoded may contain any character. */
 function strikeLogins(word: string): string {
   const end = word.lastIndexOf('@');
   for (let at = word.indexOf('://'); at !== -1 && at < end; at = word.indexOf('://', at + 3)) {
     const login = word.slice(at + 3, end);
-    // What our own messages say a login looks like.
+    // The placeholder in sutler's own messages is no login.
     if (login === '[user:password' && word[end + 1] === ']') return word;
     const path = login.search(/[/?#]/);
-    // What follows a host without a port is a path, which may contain an @.
+    // Behind a host without a port is a path, which may contain an @.
     if (path === -1 || login.slice(0, path).includes(':'))
       return `${word.slice(0, at + 3)}${STRIPPED}${word.slice(end)}`;
   }

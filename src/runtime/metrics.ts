@@ -3,14 +3,14 @@ import { LONGEST_TIMER_MS } from './clock.ts';
 
 export { Registry } from 'prom-client';
 
-/** prom-client would sample the lag of the event loop every 10 ms for these. That alone wakes an
- * idle process 100 times a second. `nodejs_eventloop_lag_seconds` needs no samples. */
+/** For these, prom-client would sample the event loop's lag every 10 ms, and wake an idle process
+ * 100 times a second. `nodejs_eventloop_lag_seconds` needs no samples. */
 const SAMPLED = ['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99'].map(
   (statistic) => `nodejs_eventloop_lag_${statistic}_seconds`,
 );
 
-/** Creates the registry of a process, with those of Node's own metrics that cost nothing until they
- * are read. Parts that have metrics receive it as an argument. */
+/** Creates the registry of a process, with Node's own metrics as far as they cost nothing until
+ * they are read. Parts that have metrics receive the registry as an argument. */
 export function createRegistry(): Registry {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LONGEST_TIMER_MS });
@@ -20,11 +20,11 @@ export function createRegistry(): Registry {
 
 interface Source {
   readonly labels: Readonly<Record<string, string>>;
-  /** undefined: no value now. */
+  /** Returns undefined if there is no value now. */
   readonly read: () => number | undefined;
 }
 
-/** A gauge that is asked when the page is read: the sum of what all its sources say, by label. */
+/** A gauge that, when it is read, adds up the values of its sources, by label. */
 class Sum extends Gauge {
   readonly sources = new Set<Source>();
 
@@ -37,11 +37,11 @@ class Sum extends Gauge {
   }
 }
 
-/** Creates metrics that several parts may share: one whose name the registry knows already is
- * returned, since the registry refuses a second one. */
+/** Creates metrics that several parts may share: if the registry has a metric of that name, returns
+ * it, because a registry refuses two. */
 export function metricsIn(registry: Registry) {
   const registers = [registry];
-  /** The caller names the kind: a name stands for one kind only (docs/metrics.md). */
+  /** The caller names the kind, which is the same for every use of a name (docs/metrics.md). */
   const shared = <M>(name: string, create: () => M): M =>
     (registry.getSingleMetric(name) as M | undefined) ?? create();
   const counter = <L extends string>(name: string, help: string, labelNames: readonly L[]) =>
@@ -53,8 +53,8 @@ export function metricsIn(registry: Registry) {
     help: string,
     o: { readonly labelNames: readonly L[]; readonly buckets: number[] },
   ) => shared(name, () => new Histogram<L>({ name, help, ...o, registers }));
-  /** @param read  one source of a sum
-   * @returns ends this source */
+  /** @param read  one source of the sum
+   * @returns a function that removes this source */
   const sum = (name: string, help: string, read: Source['read'], labels: Source['labels'] = {}) => {
     const labelNames = Object.keys(labels);
     const { sources } = shared(name, () => new Sum({ name, help, labelNames, registers }));

@@ -1,14 +1,14 @@
 import type { Logger } from './log.ts';
 
-/** What lasts less heals by itself, and nobody needs to hear of it. */
+/** Shorter outages end by themselves and need no warning. */
 export const BLIP_MS = 1_000;
 
-/** Warns of an outage when it has lasted for a second, and of each further reason; logs its end
- * with its length. One that ends sooner is logged at debug level. */
+/** Warns of an outage when it has lasted for a second, and of each further reason; logs its end and
+ * its length. Logs a shorter outage at debug level. */
 export class Outage {
   readonly #log: Logger;
   readonly #afterMs: number;
-  /** Unix time. */
+  /** Start of the outage, Unix ms. */
   #sinceMs: number | undefined;
   /** The reasons of this outage, without their numbers. */
   readonly #reasons = new Set<string>();
@@ -16,13 +16,13 @@ export class Outage {
   #warn: () => void = () => undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param afterMs  how long it has to last to be warned of */
+  /** @param afterMs  length after which it warns of an outage */
   constructor(log: Logger, afterMs = BLIP_MS) {
     this.#log = log;
     this.#afterMs = afterMs;
   }
 
-  /** To be called each time the trouble is met. */
+  /** Call it at each failure. */
   met(reason: string, fields: object, message: string): void {
     const sense = reason.replaceAll(/\d+/g, '0');
     if (this.#reasons.has(sense)) return;
@@ -37,8 +37,8 @@ export class Outage {
     }, this.#afterMs).unref();
   }
 
-  /** To be called whenever the trouble is not there.
-   * @param isNews  logs it at info level in any case */
+  /** Call it at each success.
+   * @param isNews  whether to log it at info level in any case */
   ended(fields: object, message: string, isNews = false): void {
     const lastedMs = this.#sinceMs && Date.now() - this.#sinceMs;
     const isTold = this.#isTold;
@@ -47,7 +47,7 @@ export class Outage {
     else if (lastedMs !== undefined) this.#log.debug({ ...fields, lastedMs }, message);
   }
 
-  /** Ends it without a word. */
+  /** Ends the outage without a log line. */
   forget(): void {
     clearTimeout(this.#timer);
     this.#sinceMs = undefined;

@@ -3,41 +3,41 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseJson } from './json.ts';
 
-/** Texts of flags, by name, as the command line has them. */
+/** The texts of flags on the command line, by name. */
 export type GivenFlags = Readonly<Record<string, readonly string[]>>;
 
-/** The folder of `sutler all`, as mkdtemp names it; that of its gateway is longer. */
+/** Name of the folder of `sutler all`, from mkdtemp. Its gateway's folder has a longer name. */
 export const OWN_FOLDER = /^sutler-\w{6}$/;
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Where `sutler all` makes its folder, in turn: a container may have a read-only file system, but
- * /dev/shm is in memory. */
+/** Lists the places in which `sutler all` tries to make its folder. /dev/shm is in memory, and
+ * works in a container with a read-only file system. */
 export function ownPlaces({ TMPDIR }: Environment): readonly string[] {
   return [TMPDIR || tmpdir(), '/dev/shm'];
 }
 
-/** In it, that of its own Redis. */
+/** Socket of its own Redis, in that folder. */
 export const OWN_REDIS_SOCKET = 'redis.sock';
 const FLAGS_FILE = 'flags.json';
 
-/** A `sutler all` that runs. */
+/** A running `sutler all`. */
 export interface OwnSutler {
   readonly pid: number;
   /** Address of its Redis, without a login. */
   readonly redis: string;
-  /** Its arguments, and what it has chosen itself. */
+  /** Its arguments, and the values that it chose itself. */
   readonly given: GivenFlags;
 }
 
-/** Writes into the folder of `sutler all` which flags it has, so that commands in its container
- * reach what it reaches. Only this user can read them. */
+/** Writes the flags of `sutler all` into its folder, so that commands in its container use the same
+ * Redis and cluster. Only this user can read the file. */
 export async function writeOwnSutler(folder: string, own: OwnSutler): Promise<void> {
   await writeFile(join(folder, FLAGS_FILE), JSON.stringify(own), { mode: 0o600 });
 }
 
-/** The `sutler all` of this user that runs on this machine, of several the one that was started
- * last; undefined: there is none. */
+/** Finds this user's running `sutler all` on this machine: of several the one that started last;
+ * undefined if there is none. */
 export async function findOwnSutler(env: Environment): Promise<OwnSutler | undefined> {
   for (const place of ownPlaces(env)) {
     const names = await readdir(place).catch(() => []);
@@ -50,7 +50,7 @@ export async function findOwnSutler(env: Environment): Promise<OwnSutler | undef
   return undefined;
 }
 
-/** @returns undefined for a folder in which others may write, or of a process that starts */
+/** @returns undefined if others may write in the folder, or its process is still starting */
 async function readOwnSutler(
   folder: string,
 ): Promise<(OwnSutler & { readonly atMs: number }) | undefined> {
@@ -64,16 +64,16 @@ async function readOwnSutler(
   }
 }
 
-/** Whether it is a folder of this user, and no one else may write in it: in a temporary folder,
- * others can make one of the same name, to have commands go where they want. */
+/** Whether it is a folder in which only this user may write. In a temporary folder, others can make
+ * one of the same name and so redirect commands. */
 async function isPrivate(folder: string): Promise<boolean> {
   const found = await lstat(folder);
   return found.isDirectory() && found.uid === process.getuid?.() && (found.mode & 0o022) === 0;
 }
 
-/** Whether a folder has the flags of a process that is gone. In a container that was started again,
- * the process before had the same id.
- * @param ownPid  of this process, which has none there */
+/** Whether a folder has the flags of a process that has ended. After a restart of the container,
+ * the earlier process had the same id as this one.
+ * @param ownPid  of this process, which has not written its flags yet */
 export async function isLeftBehind(folder: string, ownPid: number): Promise<boolean> {
   const found = await readOwnSutler(folder);
   return found !== undefined && (found.pid === ownPid || !isRunning(found.pid));

@@ -30,13 +30,13 @@ export type Parsed<T extends FlagTable> =
 export interface ParseInput {
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Texts of flags that count where neither an argument nor a variable has one. */
+  /** Texts of flags that neither an argument nor a variable sets. */
   readonly inherited?: GivenFlags | undefined;
-  /** Flags of the other processes: accepted, and named in `unused`. So are those of upstream that
-   * have no effect here, of which a value other than upstream's default causes a warning. Absent:
-   * neither are accepted. */
+  /** Flags of the other processes: accepted, and listed in `unused`. With it, upstream's flags that
+   * have no effect here are accepted too, with a warning if the value is not upstream's default. If
+   * absent, neither are accepted. */
   readonly known?: FlagTable;
-  /** How many arguments may be other than flags; 0 where absent. */
+  /** How many arguments may be words instead of flags; default 0. */
   readonly maxWords?: number;
 }
 
@@ -56,7 +56,7 @@ export function parseFlags<T extends FlagTable>(table: T, input: ParseInput): Pa
     const spec = specOf(option, argv, all);
     if (spec === HELP) return { kind: 'help' };
     const text = textOf(option, spec.type);
-    // A flag that has no effect here is checked too.
+    // Checks flags without effect too.
     const value = readValue(name, spec, [text]);
     if (spec === VERSION && value === true) return { kind: 'version' };
     if (Object.hasOwn(table, name)) given.set(name, [...(given.get(name) ?? []), text]);
@@ -75,7 +75,7 @@ const VERSION: FlagSpec = { type: 'bool', default: false, help: '' };
 type Tokens = ReturnType<typeof tokensOf>;
 type Option = Extract<Tokens[number], { kind: 'option' }>;
 
-/** @throws UsageError for an unknown flag, and where a long name has one dash */
+/** @throws UsageError for an unknown flag, and for a long name with one dash */
 function specOf(
   { name, rawName, index }: Option,
   argv: readonly string[],
@@ -85,7 +85,7 @@ function specOf(
   if (spec === HELP) return spec;
   const word = argv[index] ?? '';
   if (!rawName.startsWith('--') && !word.startsWith('-v') && word !== rawName) {
-    // Without its value, which may be a password.
+    // The value may be a password.
     const long = word.replace(/=[\s\S]*/, '');
     throw new UsageError(`unknown flag ${long}: long flags take two dashes, -${long}`);
   }
@@ -93,7 +93,7 @@ function specOf(
   throw new UsageError(`unknown flag --${name} (--help lists all flags)`);
 }
 
-/** @throws UsageError where the value is missing */
+/** @throws UsageError if the value is missing */
 function textOf({ name, rawName, value }: Option, type: FlagSpec['type']): string {
   if (value === undefined && type !== 'bool')
     throw new UsageError(`--${name} needs a value: --${name}=VALUE`);
@@ -138,7 +138,7 @@ function entryOf<T>(table: Readonly<Record<string, T>>, name: string): T | undef
   return Object.hasOwn(table, name) ? table[name] : undefined;
 }
 
-/** The arguments that are not flags.
+/** Returns the arguments that are not flags.
  * @throws UsageError if there are too many */
 function wordsOf(tokens: Tokens, maxWords: number): readonly string[] {
   const others = tokens.filter((token) => token.kind !== 'option');
@@ -150,8 +150,7 @@ function wordsOf(tokens: Tokens, maxWords: number): readonly string[] {
   );
 }
 
-/** The value of the flag's environment variable, or of `SUTLER_<NAME>`; an empty one counts as
- * absent. */
+/** Reads the flag's environment variable, or `SUTLER_<NAME>`. Ignores an empty variable. */
 function fromEnvironment(
   name: string,
   spec: FlagSpec,
@@ -162,10 +161,10 @@ function fromEnvironment(
   return text ? [text] : undefined;
 }
 
-/** What a command's help says besides its flags. A command does one thing and ends, and takes its
- * own flags only. */
+/** Help of a command, besides its flags. A command does one thing and ends, with its own flags
+ * only. */
 export interface CommandHelp {
-  /** What arguments that are not flags name, where there are any: one, or several with '…'. */
+  /** Placeholder for words; with '…' there may be several. */
   readonly word?: string;
   /** What each exit status means. */
   readonly exits: Readonly<Record<number, string>>;
@@ -173,7 +172,7 @@ export interface CommandHelp {
   readonly examples: readonly string[];
 }
 
-/** The text of `--help`: flags without a group first, then each group. */
+/** Formats the text of `--help`: flags without a group first, then each group. */
 export function renderHelp(
   process: string,
   summary: string,

@@ -2,8 +2,8 @@
  * bidirectional ones among them), and the line separators of Unicode. */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-/** The text in one line that a terminal shows as it is: control and invisible characters become
- * the escapes of JSON. */
+/** Writes control and invisible characters as JSON's escapes, so that the text stays on one line
+ * and a terminal shows all of it. */
 export function escapeControls(text: string): string {
   return text.replaceAll(UNPRINTABLE, (character) =>
     character
@@ -13,23 +13,23 @@ export function escapeControls(text: string): string {
   );
 }
 
-/** The beginning of a long text, with the length of the whole. */
+/** Cuts a long text, and adds the length of the whole. */
 export function shorten(text: string, maxCharacters: number): string {
   const { length } = text;
   return length <= maxCharacters ? text : `${text.slice(0, maxCharacters)}… (${length} characters)`;
 }
 
-/** For people: "1 claim", "2 claims". */
+/** Formats a number with its noun: "1 claim", "2 claims". */
 export function counted(count: number, noun: string, plural = `${noun}s`): string {
   return `${count} ${count === 1 ? noun : plural}`;
 }
 
-/** For people: to the second. */
+/** Formats a time, to the second. */
 export function isoTime(ms: number): string {
   return `${new Date(ms).toISOString().slice(0, 19)}Z`;
 }
 
-/** A time span for people: 5s, 12m, 3h, 2d. */
+/** Formats a time span: 5s, 12m, 3h, 2d. */
 export function age(ms: number): string {
   const units = [
     [86_400_000, 'd'],

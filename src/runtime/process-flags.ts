@@ -32,8 +32,8 @@ export const processFlags = {
     'metrics-address': {
       type: 'string',
       default: '',
-      help: 'Old name of --http-endpoint, which is to be used instead.',
-      upstream: 'same; there without health checks',
+      help: 'Old name of --http-endpoint.',
+      upstream: 'same, but without health checks',
     },
     'metrics-path': {
       type: 'string',
@@ -81,8 +81,8 @@ const RETIRED = defineFlags({
   ...Object.fromEntries(KLOG_SWITCHES.map((name) => [name, { type: 'bool', help: ONE_LOG }])),
 });
 
-/** Flags that external-provisioner once had; for "-" in their names, "_" may stand. Manifests that
- * still set them work: `help` says in a warning what has replaced each flag. */
+/** Flags that external-provisioner once had, with "-" or "_" in their names. Manifests still set
+ * them, so they are accepted with a warning: `help` says what to use instead. */
 export const retiredFlags: FlagTable = Object.fromEntries(
   Object.entries(RETIRED).flatMap(([name, spec]) => [
     [name, spec],
@@ -90,8 +90,8 @@ export const retiredFlags: FlagTable = Object.fromEntries(
   ]),
 );
 
-const goOnly = 'it only concerns programs in Go; remove the flag';
-const nodeDelay = 'a node does not wait before it takes a claim: the first write wins';
+const goOnly = 'it is for programs in Go; remove the flag';
+const nodeDelay = 'nodes take a claim without a delay: the first write wins';
 
 /** Flags of external-provisioner (cmd/csi-provisioner/csi-provisioner.go) that have no effect here,
  * with upstream's defaults. They are accepted, so that one argument list serves both programs.

@@ -63,8 +63,7 @@ export interface ProcessContext<T extends FlagTable> extends Pick<
   readonly closers: Closers;
   /** Aborts at the first SIGTERM, SIGINT or SIGHUP, or when the parent process ends. */
   readonly stopping: AbortSignal;
-  /** Says that the process listens, with addresses and other facts: in the log, and to the parent
-   * process where there is one. */
+  /** Logs that the process listens, with addresses and other facts, and tells a parent process. */
   announce(facts: Readonly<Record<string, string>>): void;
   /** Begins to stop, as SIGTERM does. The process then exits with the given status. */
   stop(code: number): void;
@@ -76,18 +75,18 @@ export interface ProcessDescription<T extends FlagTable> {
   readonly name: string;
   readonly summary: string;
   readonly table: T;
-  /** Of a command, which logs warnings only and refuses the flags of other processes. */
+  /** Set for a command, which only logs warnings and refuses the flags of other processes. */
   readonly command?: CommandHelp;
   /** Opens everything and returns; the process then runs until a signal. */
   readonly start: (context: ProcessContext<T>) => Promise<void>;
 }
 
-/** A second signal ends the process at once, unless it comes within this time: a signal to a
- * process group can arrive twice, from its sender and from a parent that forwards it. */
+/** A second signal ends the process at once, unless it comes within this time: sender and parent
+ * may both signal a process group. */
 const SAME_SIGNAL_MS = 1_000;
 
-/** Runs one process from its flags to its exit. Exit status 0 after a signal, but 1 for a command
- * that is interrupted; that of a UsageError, 1 for any other failure of the start. */
+/** Runs one process from its flags to its exit. Exit status: after a signal 0, or 1 for a command;
+ * after a UsageError its own; after any other failure of the start 1. */
 export async function runProcess<T extends ProcessTable>(
   invocation: Invocation,
   description: ProcessDescription<T>,
@@ -117,8 +116,8 @@ export async function runProcess<T extends ProcessTable>(
     );
     return host.exit(0);
   }
-  // One stop signal may serve hundreds of calls at once, of which Node would warn as a leak. Not 0,
-  // which means the same: BullMQ adds to the limit of a connection, and would make it 3.
+  // Hundreds of calls may share a stop signal, and Node would warn of a leak. Infinity, because
+  // BullMQ adds to a connection's limit and would turn 0, which means the same, into 3.
   setMaxListeners(Infinity);
   const log = openLog(host, description, parsed);
   const stopSwitch = createStopSwitch(host, log, command === undefined ? 0 : 1);
@@ -177,7 +176,7 @@ function openLog<T extends ProcessTable>(
     write: (line) => host.stderr.write(line),
   });
   for (const warning of parsed.warnings) log.warn(warning);
-  // A process that another one starts gets the arguments of all.
+  // A parent process passes on the arguments of all processes.
   if (parsed.unused.length > 0 && host.send === undefined)
     log.info({ flags: parsed.unused }, 'flags of other processes: accepted, not used here');
   host.on('unhandledRejection', (error) =>

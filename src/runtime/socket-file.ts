@@ -30,8 +30,8 @@ export async function claimSocketPath(flag: string, path: string): Promise<void>
   }
 }
 
-/** Whether a process listens on a socket file. Only a refused connection or a missing file proves
- * that none does; any other failure counts as in use. */
+/** Whether a process listens on a socket file. False only if the connection is refused or the file
+ * is missing: every other failure counts as in use. */
 export function isInUse(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(path);
@@ -48,8 +48,8 @@ export function isInUse(path: string): Promise<boolean> {
 /** Connections that the kernel keeps until the process accepts them. */
 const BACKLOG = 4_096;
 
-/** Makes a server listen. A connection that it can't accept later, as without memory, is lost, and
- * ends nothing else.
+/** Makes a server listen. If it can't accept a later connection, for example for lack of memory,
+ * only that connection is lost.
  * @param flag  the flag with its value, for errors
  * @throws      UsageError if the address is in use, or not this machine's */
 export async function bind(server: Server, options: ListenOptions, flag: string): Promise<void> {

@@ -29,7 +29,7 @@ export type TlsSource = Pick<WatchedTlsFiles, 'current' | 'onChange'>;
 
 export type WatchedTlsFiles = WatchedFiles<TlsMaterial>;
 
-/** Whether the three TLS files are named: all of them, or none.
+/** Whether the flags name all three TLS files, or none.
  * @param isRequired  whether another flag needs them
  * @throws UsageError if some are missing; it lists them in the order of `files` */
 export function areTlsFilesNamed(files: TlsFiles, isRequired = false): boolean {
@@ -44,8 +44,8 @@ export function areTlsFilesNamed(files: TlsFiles, isRequired = false): boolean {
   );
 }
 
-/** Watches the files until the process closes, and reports in /readyz if they can't be used.
- * @param check  its name there
+/** Watches the files until the process closes. Reports in /readyz if they can't be used.
+ * @param check  name of the check there
  * @throws as watchTlsFiles */
 export async function openTlsFiles(
   { closers, health, log }: Pick<ProcessContext<FlagTable>, 'closers' | 'health' | 'log'>,
@@ -58,8 +58,8 @@ export async function openTlsFiles(
   return watched;
 }
 
-/** Reads the files at once and then every 10 s (watched-files.ts). Files that do not match (one
- * replaced, the other not yet) are ignored.
+/** Reads the files at once and then every 10 s (watched-files.ts). Ignores files that do not match,
+ * because one may be replaced before the other.
  * @throws UsageError if the files can't be used at the start */
 export function watchTlsFiles(o: {
   readonly files: TlsFiles;
@@ -76,8 +76,8 @@ export function watchTlsFiles(o: {
         cert.path === ''
           ? Infinity
           : checkCertificate({ ...cert, text: certText }, { ...key, text: keyText });
-      // OpenSSL refuses more than was read so far: a broken intermediate, a key that is too short.
-      read(cert.path === '' ? ca : cert, 'it is of no use for TLS', () =>
+      // OpenSSL also refuses a broken intermediate and a key that is too short.
+      read(cert.path === '' ? ca : cert, "TLS can't use it", () =>
         createSecureContext({ ca: caText, cert: certText, key: keyText }),
       );
       return { ca: caText, cert: certText, key: keyText, notAfterMs };
@@ -85,7 +85,7 @@ export function watchTlsFiles(o: {
     expired: ({ notAfterMs }) =>
       Date.now() < notAfterMs
         ? undefined
-        : `the certificate in ${cert.path} ended at ${new Date(notAfterMs).toISOString()}: renew it`,
+        : `the certificate in ${cert.path} expired at ${new Date(notAfterMs).toISOString()}: renew it`,
   });
 }
 

@@ -12,13 +12,13 @@ export class TokenBucket {
     this.#filledAtMs = o.nowMs;
   }
 
-  /** Until there is a token; 0: there is one. */
+  /** Time until there is a token; 0 if there is one now. */
   waitMs(nowMs: number): number {
     this.#fill(nowMs);
     return this.#tokens >= 1 ? 0 : Math.ceil(((1 - this.#tokens) * 1000) / this.#perSecond);
   }
 
-  /** Takes a token, even if it is not there yet: nobody gets one until the debt is paid. */
+  /** Takes a token. If there is none, the next tokens pay the debt. */
   take(nowMs: number): void {
     this.#fill(nowMs);
     this.#tokens -= 1;

@@ -6,19 +6,19 @@ import { Listeners } from './listeners.ts';
 import type { Logger } from './log.ts';
 import { PollLoop } from './poll-loop.ts';
 
-/** What files say that may be replaced at any time. */
+/** The parsed content of files that may be replaced at any time. */
 export interface WatchedFiles<T> {
-  /** As the files were last when they could be used. */
+  /** The last content that could be used. */
   readonly current: T;
-  /** Says that the files, or what is in use of them, can't be used now; undefined otherwise. */
+  /** Why the files, or the content in use, can't be used now; undefined if they can. */
   readonly trouble: string | undefined;
   /** Calls the listener after each change of `current`.
-   * @returns a function that ends that */
+   * @returns a function that ends the subscription */
   onChange(listener: (next: T, before: T) => void): () => void;
   close(): void;
 }
 
-/** A file by the flag, without "--", that gives its path; '' for no file. */
+/** A file. `flag` (without "--") gives its path; '' for no file. */
 export interface NamedFile {
   readonly flag: string;
   readonly path: string;
@@ -26,13 +26,11 @@ export interface NamedFile {
 
 const INTERVAL_MS = 10_000;
 
-/** Reads files at once and then every 10 s. Polling is used instead of inotify, because the files
- * of a mounted Secret are symbolic links into a folder that is replaced, and some volumes send no
- * notifications.
- * @param o.parse    gets the texts in the order of the files, '' for no file. Throws a UsageError
- *                   that names flag and file, or for the only file an Error that says what is
- *                   wrong, without quoting a secret
- * @param o.expired  what is wrong by now with what is in use
+/** Reads files at once and then every 10 s. Polling, not inotify: a mounted Secret consists of
+ * symbolic links into a folder that is replaced, and some volumes send no notifications.
+ * @param o.parse    gets the files' texts in order, '' for no file. Throws a UsageError that names
+ *   flag and file, or for the only file an Error. Quotes no secret
+ * @param o.expired  says why the content in use is no longer valid
  * @throws UsageError if the files can't be used at the start */
 export async function watchFiles<T>(o: {
   readonly files: readonly NamedFile[];
@@ -57,14 +55,17 @@ export async function watchFiles<T>(o: {
       trouble = undefined;
     } catch (error) {
       trouble = messageOf(error);
-      return log.warn({ reason: trouble }, 'a file can not be used: what it said stays in use');
+      return log.warn(
+        { reason: trouble },
+        'a file can not be used; its last good content stays in use',
+      );
     }
     log.info({ files: files.map(({ path }) => path) }, 'a file was replaced and is now in use');
     changes.notify({ next: current, before });
   };
   const loop = new PollLoop({
     step: look,
-    onError: (error) => log.error({ err: error }, 'a file that was replaced is not in use'),
+    onError: (error) => log.error({ err: error }, 'could not use a file that was replaced'),
     periodMs: intervalMs,
   });
   return {
@@ -79,7 +80,7 @@ export async function watchFiles<T>(o: {
   };
 }
 
-/** @returns the message of the error where one of them can't be read */
+/** @returns the error's message if one of them can't be read */
 async function readTexts(files: readonly NamedFile[]): Promise<readonly string[] | string> {
   const texts: string[] = [];
   for (const { flag, path } of files)

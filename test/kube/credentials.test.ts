@@ -153,7 +153,7 @@ users: [{name: x, user: {token: t}}]`);
     for (const server of ['http://10.0.0.1:8080', 'http://127.0.0.1:8080'])
       for (const user of users) {
         const path = kubeconfig({ cluster: { server }, user });
-        const parts = ['context "here"', 'credentials of its user "u"', 'https://'];
+        const parts = ['context "here"', 'credentials of user "u"', 'https://'];
         await refused({ kubeconfig: path }, ...parts, server);
       }
   });
@@ -191,7 +191,11 @@ users: [{name: x, user: {token: t}}]`);
     ['no YAML', write('a: ['), 'kubectl config view'],
     ['another document', write('- 1'), 'no mapping'],
     ['no current context', write({}), 'context ""', 'kubectl config view --minify'],
-    ['a missing current context', having({ 'current-context': 'else' }), 'context "else": it,'],
+    [
+      'a missing current context',
+      having({ 'current-context': 'else' }),
+      'context "else": the file lacks',
+    ],
     ['no such cluster', having({ clusters: [] }), 'context "here"', 'its cluster'],
     ['clusters of another form', having({ clusters: 3 }), 'its cluster'],
     ['no such user', having({ users: [] }), 'context "here"', 'its user'],
@@ -211,7 +215,7 @@ users: [{name: x, user: {token: t}}]`);
       'context "here"',
       'the CA is not PEM',
     ],
-    ['a certificate without its key', ofUser(cert), 'client-certificate needs its client-key'],
+    ['a certificate without its key', ofUser(cert), 'client-certificate and client-key must be'],
     [
       'a certificate with another key',
       ofUser({ ...cert, 'client-key-data': otherKey }),

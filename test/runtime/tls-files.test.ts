@@ -24,7 +24,7 @@ describe('watched TLS files', () => {
     watched.onChange((next) => createSecureContext({ ...next }));
     await writeFile(cert, good + BROKEN_INTERMEDIATE);
     await until(() => watched.trouble !== undefined, 'there is trouble');
-    assert.match(watched.trouble ?? '', /^--cert \S+jobs\.crt: it is of no use for TLS: /);
+    assert.match(watched.trouble ?? '', /^--cert \S+jobs\.crt: TLS can't use it: /);
     assert.equal(watched.current.cert, good);
     await writeFile(cert, `${good}\n`);
     await until(() => watched.trouble === undefined, 'the trouble is over');
