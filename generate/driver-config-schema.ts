@@ -18,7 +18,7 @@ export function driverConfigSchema(): object {
     additionalProperties: false,
     properties: {
       drivers: {
-        description: 'A section for each driver, by its name as GetPluginInfo answers it.',
+        description: 'A section for each driver, by its name as GetPluginInfo returns it.',
         type: 'object',
         additionalProperties: false,
         patternProperties: {

@@ -5,16 +5,16 @@ import { type Flags, type FlagTable, UsageError } from '../runtime/flags.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import type { DriverConfig } from './read-config.ts';
 
-/** What the parts of one driver are opened with. Where a process serves one driver, it is the
- * context of the process; where it serves several, each driver has flags, checks and closers of its
- * own, so that one that can't be started does not stop the others. */
+/** The context of one driver. If a process serves one driver, it is the process's context. If it
+ * serves several, each driver has its own flags, checks and closers, so that one driver that can't
+ * start does not stop the others. */
 export type DriverContext<T extends FlagTable> = Pick<
   ProcessContext<T>,
   'flags' | 'env' | 'pid' | 'log' | 'metrics' | 'health' | 'closers' | 'stopping'
 >;
 
-/** Begins the work for a driver. What it opens, it adds to the context's closers; where it throws,
- * it is called again later.
+/** Begins the work for a driver. Adds what it opens to the context's closers, since it is called
+ * again later if it throws.
  * @throws UsageError for flags that can't be used now */
 type StartDriver<T extends FlagTable> = (
   context: DriverContext<T>,
@@ -24,7 +24,7 @@ type StartDriver<T extends FlagTable> = (
 const RETRY_MS = 2_000;
 
 /** Serves the drivers of --driver-config until the process closes.
- * @param retryMs  pause before a driver is started again that could not be started */
+ * @param retryMs  pause before the next start of a driver whose start failed */
 export function serveDrivers<T extends FlagTable>(
   context: ProcessContext<T>,
   config: DriverConfig<T>,
@@ -39,7 +39,7 @@ export function serveDrivers<T extends FlagTable>(
   }
 }
 
-/** Resolves when the driver has ended with the process. */
+/** Serves one driver until the process stops. */
 async function serve<T extends FlagTable>(
   context: ProcessContext<T>,
   { name, flags }: { readonly name: string; readonly flags: Flags<T> },
@@ -60,9 +60,9 @@ async function serve<T extends FlagTable>(
       const reason = messageOf(error);
       const cause = error instanceof UsageError ? { reason } : { err: error };
       if (reason !== reported && !stopping.aborted)
-        log.warn(cause, 'the driver can not be started; trying again');
+        log.warn(cause, 'could not start the driver; trying again');
       reported = reason;
-      health.ready('driver', () => `it could not be started: ${reason}; trying again`);
+      health.ready('driver', () => `the start failed: ${reason}; trying again`);
     }
     for (const error of await closers.close())
       log.warn({ err: error, cause: error.cause }, 'closing failed');

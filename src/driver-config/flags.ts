@@ -6,8 +6,8 @@ export const driverConfigFlags = defineFlags({
     type: 'string',
     default: '',
     help:
-      'YAML file with a section for each driver that this process serves, whose keys are flags. ' +
-      'A flag that is given besides is the default for all drivers. The file is read at the ' +
-      'start. Empty: one driver, by flags alone.',
+      'YAML file with a section for each driver that this process serves. Its keys are flags. ' +
+      'A flag on the command line is the default for all drivers. The file is read at the ' +
+      'start. Empty: one driver, set up by flags alone.',
   },
 });

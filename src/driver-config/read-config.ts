@@ -15,17 +15,18 @@ import { isFields } from '../runtime/json.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import type { driverConfigFlags } from './flags.ts';
 
-/** The flags of each driver, by its name: those of the process, and its own in their place. */
+/** The flags of each driver, by its name: its section's, and for the rest the process's. */
 export type DriverConfig<T extends FlagTable> = ReadonlyMap<string, Flags<T>>;
 
 type Table = FlagTable & typeof driverConfigFlags & typeof gatewayClientFlags;
 
-/** What is checked of every section. Some processes have no flag for the Lease's namespace. */
+/** Flags that every section is checked for. Some processes lack the one for the Lease's namespace.
+ */
 type SharedFlags = Flags<typeof gatewayClientFlags> & {
   readonly leaderElectionNamespace?: string;
 };
 
-/** Refuses flags of one driver that can't be used together.
+/** Refuses flags of one driver that exclude each other.
  * @throws UsageError */
 type Check<T extends FlagTable> = (context: Pick<ProcessContext<T>, 'flags' | 'env'>) => void;
 
@@ -43,8 +44,7 @@ export async function readDriverConfig<T extends Table>(
   }
 }
 
-/** The flags of a command that looks at one driver: those of the section, where --driver-config is
- * given.
+/** Returns the flags of a command for one driver: with --driver-config, those of its section.
  * @throws UsageError if the file can't be used or does not name the driver */
 export async function flagsOfDriver<T extends Table>(
   context: ProcessContext<T>,
@@ -71,16 +71,16 @@ export function driverFlags(known: FlagTable): FlagTable {
   return Object.fromEntries(Object.entries(known).filter(([, spec]) => spec.perDriver === true));
 }
 
-/** As the CSI specification restricts it. */
+/** The form that the CSI specification requires. */
 const DRIVER_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$/;
 const SHAPE = 'write "drivers:", and below it the name of each driver with its keys';
 const OWN_GATEWAYS = 'each driver has gateways of its own';
-/** What each section has of its own: flags of the process are no defaults for these. */
+/** Each section names its own gateways; the process's flags are no defaults for these. */
 const NO_GATEWAYS = { gateway: [], gatewayService: '' };
 
 /** Reads the text of the file.
  * @param o.known  flags of all processes
- * @param o.flags  those of the process
+ * @param o.flags  flags of this process
  * @throws Error that names driver, key and fix */
 export async function parseDriverConfig<T extends Table>(
   text: string,
@@ -92,7 +92,7 @@ export async function parseDriverConfig<T extends Table>(
   for (const [name, section] of Object.entries(sectionsOf(await parseYaml(text))))
     try {
       if (!DRIVER_NAME.test(name))
-        throw new Error('write the name as GetPluginInfo answers it, like ebs.csi.aws.com');
+        throw new Error('write the name that GetPluginInfo returns, like ebs.csi.aws.com');
       if (!isFields(section)) throw new Error('it has no keys; write "gateway: ADDRESS" below it');
       const values = { ...o.flags, ...NO_GATEWAYS, ...readSection(section, o.known) };
       // Table contains them, which Flags<T> does not show for a generic T.
@@ -102,17 +102,17 @@ export async function parseDriverConfig<T extends Table>(
       check({ flags: values, env: o.env });
       config.set(name, values);
     } catch (cause) {
-      // A section has the keys without dashes.
+      // In a section, keys have no dashes.
       const message = messageOf(cause).replaceAll(/--(?=[a-z])/g, '');
       throw new Error(`driver ${name}: ${message}`, { cause });
     }
   return config;
 }
 
-/** @returns texts, lists and mappings: what a text means is decided by the flag that it is for */
+/** @returns texts, lists and mappings; each flag reads its own text */
 async function parseYaml(text: string): Promise<unknown> {
-  // A process that serves one driver by flags does not need this package.
-  // A CommonJS package: in the bundle it has no other export.
+  // A process that serves one driver does not load this package. It is CommonJS: in the bundle,
+  // `default` is its only export.
   const { default: yaml } = await import('yaml');
   const document = yaml.parseDocument(text, { schema: 'failsafe' });
   const [problem] = [...document.errors, ...document.warnings];
@@ -124,7 +124,7 @@ function sectionsOf(root: unknown): Readonly<Record<string, unknown>> {
   const { drivers, ...others } = isFields(root) ? root : {};
   const [key] = Object.keys(others);
   if (key !== undefined) throw new Error(`unknown key ${JSON.stringify(key)}; ${SHAPE}`);
-  // `drivers: {}` is a mapping; an empty value is more likely half of an edit.
+  // `drivers: {}` is valid; an empty value is more likely a half-done edit.
   if (!isFields(drivers)) throw new Error(`there are no drivers; ${SHAPE}`);
   return drivers;
 }
@@ -149,18 +149,18 @@ function readSection(
 
 function describeUnknown(key: string, known: FlagTable): string {
   if (Object.hasOwn(known, key))
-    return `${key} is not a driver's own; give it to the process, as a flag`;
+    return `${key} is not a key of a driver; give it to the process, as a flag`;
   return `unknown key ${JSON.stringify(key)}; docs/flags.md lists all keys`;
 }
 
-/** What a value may be besides a text, by the flag's type. */
+/** The form of a value that is not a text, by the flag's type. */
 const SHAPES: Readonly<Record<string, string>> = {
   strings: 'one value or a list',
   labels: 'a mapping of texts',
 };
 
-/** The texts that the flag would be given.
- * @throws UsageError where the value has another shape than the flag */
+/** Returns the texts that the flag would get on the command line.
+ * @throws UsageError if the value's form is not the flag's */
 function textsOf({ type }: FlagSpec, value: unknown): readonly string[] {
   const text = value ?? '';
   if (text === '' && type !== 'string' && !(type in SHAPES))
@@ -176,7 +176,7 @@ function areTexts(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.every((each) => typeof each === 'string');
 }
 
-/** Refuses a driver whose gateway or Lease is that of another driver.
+/** Refuses a driver whose gateway or Lease another driver uses.
  * @param owners  the driver of each gateway and Lease so far */
 function refuseRepeats(name: string, flags: SharedFlags, owners: Map<string, string>): void {
   const { gateway, gatewayService, leaderElectionNamespace: namespace = '' } = flags;
@@ -188,7 +188,7 @@ function refuseRepeats(name: string, flags: SharedFlags, owners: Map<string, str
   };
   for (const [thing, remedy] of Object.entries(remedies)) {
     const owner = owners.get(thing);
-    if (owner !== undefined) throw new Error(`${thing} is also that of driver ${owner}; ${remedy}`);
+    if (owner !== undefined) throw new Error(`${thing} is also used by driver ${owner}; ${remedy}`);
     owners.set(thing, name);
   }
 }

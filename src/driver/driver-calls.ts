@@ -18,7 +18,8 @@ export interface DriverCall {
   readonly headers: OutgoingHttpHeaders;
   /** Unix ms; Infinity without a deadline. */
   readonly deadlineMs: number;
-  /** Unix ms after which it must not be sent (docs/leak-proof.md, M2); Infinity without a limit. */
+  /** Unix ms after which it must not be sent (docs/leak-proof.md, M2); Infinity if there is no
+   * limit. */
   readonly notAfterMs: number;
   /** For metrics: whether the volume comes from an in-tree plug-in. */
   readonly migrated: boolean;
@@ -49,7 +50,7 @@ export type Reply =
 
 export interface DriverCallsOptions {
   readonly driver: DriverConnection;
-  /** Calls at the driver at once; Identity calls are not counted. */
+  /** Most calls at the driver at once, not counting Identity calls. */
   readonly maxInFlight: number;
   /** Whether each call is logged with its messages, without secrets. */
   readonly logsMessages: boolean;
@@ -60,23 +61,23 @@ export interface DriverCallsOptions {
 
 const IDENTITY = '/csi.v1.Identity/';
 
-/** Calls the driver, one call per volume at a time, and says of each who made its status. */
+/** Calls the driver, one call per volume at a time. For each status, says who made it. */
 export class DriverCalls {
   readonly #options: DriverCallsOptions;
   /** The method of the call under way, by volume (invariant 7). */
   readonly #busy = new Map<string, string>();
-  /** Calls that the driver works on, but for Identity's. */
+  /** Calls that the driver works on, not counting Identity calls. */
   #running = 0;
-  /** The last deadline of calls that change a volume and were cancelled before the driver answered,
-   * Unix ms: until then it may be at work on them. */
+  /** The latest deadline, in Unix ms, of calls that change a volume and were cancelled before the
+   * driver answered. Until then the driver may be at work on them. */
   #cancelledUntilMs = -Infinity;
 
   constructor(options: DriverCallsOptions) {
     this.#options = options;
   }
 
-  /** Number of volumes that the driver may be at work on: with calls under way, and one for all
-   * cancelled calls, until their deadlines. */
+  /** Number of volumes that the driver may be at work on: one for each call under way, and one for
+   * all cancelled calls until their deadlines. */
   get busyVolumes(): number {
     const mayBeAtWork = this.#options.clock.nowMs() < this.#cancelledUntilMs;
     return this.#busy.size + Number(mayBeAtWork);
@@ -116,7 +117,7 @@ export class DriverCalls {
     return reply;
   }
 
-  /** The reply to a call that is not sent, counted and logged. */
+  /** Makes the reply to a call that is not sent; counts and logs it. */
   refuse(call: DriverCall, reason: RefusalReason, code: number, details: string): Refusal {
     this.#options.metrics.countRefusal(reason);
     const refusal: Refusal = { kind: 'not-forwarded', reason, code, details };
@@ -124,7 +125,7 @@ export class DriverCalls {
     return refusal;
   }
 
-  /** Refuses a call that comes too late, or that the driver can't take now. */
+  /** Refuses a call that is too late, or that the driver can't take now. */
   #check(call: DriverCall, nowMs: number): Refusal | undefined {
     const { driver, maxInFlight } = this.#options;
     const { path } = call;
@@ -135,8 +136,8 @@ export class DriverCalls {
     if (nowMs >= call.deadlineMs)
       return this.refuse(call, 'deadline', Code.DeadlineExceeded, DEADLINE_DETAILS);
     if (this.#running < maxInFlight || path.startsWith(IDENTITY)) return undefined;
-    // Not ResourceExhausted: a caller without knowledge of the trailers would take that for the
-    // driver's word that the storage is full and no volume exists.
+    // Not ResourceExhausted: a caller that does not read the trailers would think that the driver
+    // is full and has created no volume.
     const details = `${FULL_DETAILS}: ${maxInFlight} calls are under way (--max-in-flight)`;
     return this.refuse(call, 'max-in-flight', Code.Unavailable, details);
   }
@@ -158,7 +159,7 @@ export class DriverCalls {
   }
 }
 
-/** The volume that a call changes; undefined for other methods. A request that can't be read
+/** Reads the volume that a call changes; undefined for other methods. A request that can't be read
  * must be refused, or it would bypass the limit of one call per volume. */
 function readKey({ path, message }: DriverCall): string | undefined {
   try {

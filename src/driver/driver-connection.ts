@@ -12,8 +12,7 @@ import { openSession } from '../csi/open-session.ts';
 
 export interface DriverConnectionOptions {
   readonly address: Address;
-  /** Time for setting up the connection, and for each Probe and each question for the driver's
-   * name. */
+  /** Time to set up the connection, and time for each Probe and GetPluginInfo. */
   readonly probeTimeoutMs: number;
   /** Largest response accepted. */
   readonly maxMessageBytes: number;
@@ -30,18 +29,17 @@ const RECONNECT_MAX_MS = 500;
 /** Interval between Probes of a driver that is not ready, as in csi-lib-utils rpc/common.go
  * ProbeForever. */
 const PROBE_RETRY_MS = 1_000;
-/** Calls in a row without a response in time after which the connection is replaced. By default
- * that takes twice ten seconds, longer than a busy driver should need for a Probe. */
+/** After this many calls in a row without a response in time, the connection is replaced. By
+ * default that takes twice ten seconds, longer than a busy driver should need for a Probe. */
 const MAX_UNANSWERED = 2;
 
-/** Keeps a connection to the driver's socket. It passes through these states until it is closed:
+/** Keeps a connection to the driver's socket. States until it is closed:
  * - waiting: there is no session. It tries to connect every 50 to 500 ms. Then `connected`.
- * - connected: no Probe has succeeded on this session. Only Identity calls are forwarded, so that
+ * - connected: no Probe has succeeded on this session. It forwards only Identity calls, so that
  *   callers can watch a driver start. Then `probed`.
- * - probed: all calls are forwarded, even if a later Probe fails.
+ * - probed: it forwards all calls, even if a later Probe fails.
  *
- * A session that closes, gets a GOAWAY or answers nothing is given up, and the state is `waiting`
- * again.
+ * If a session closes, gets a GOAWAY or does not answer, the state is `waiting` again.
  *
  * `trouble` is undefined only while the latest Probe succeeded and the name is known. */
 export class DriverConnection {
@@ -49,18 +47,18 @@ export class DriverConnection {
   readonly #stop = new AbortController();
   readonly #address: string;
   readonly #peer: Peer;
-  /** Its own calls. */
+  /** Calls of this class itself. */
   readonly #csi: CsiCalls;
-  /** Own calls in a row that got no response in time, on this session. */
+  /** Own calls in a row without a response in time, on this session. */
   #unanswered = 0;
   #session: ClientHttp2Session | undefined;
   #isProbed = false;
-  /** Known from the first successful Probe of a session until the session ends. */
+  /** Known after the first successful Probe of a session, until the session ends. */
   #identity: GetPluginInfoResponse | undefined;
   #trouble: string | undefined;
   #running: Promise<void> | undefined;
   readonly #outage: Outage;
-  /** The facts about the driver that were logged. */
+  /** The last facts about the driver in the log. */
   #shown = '';
 
   constructor(options: DriverConnectionOptions) {
@@ -78,12 +76,12 @@ export class DriverConnection {
     this.#trouble = `not connected to ${this.#address} yet`;
   }
 
-  /** Why the driver is not ready; undefined while it is. */
+  /** Why the driver is not ready; undefined if it is. */
   get trouble(): string | undefined {
     return this.#trouble;
   }
 
-  /** Why a call of that path can't be forwarded now; undefined if it can. */
+  /** Why a call of this path can't be forwarded now; undefined if it can. */
   findTrouble(path: string): string | undefined {
     if (this.#session === undefined || this.#session.closed)
       return `the driver is not connected: ${this.#trouble ?? this.#address}`;
@@ -118,7 +116,7 @@ export class DriverConnection {
     this.#running ??= this.#run();
   }
 
-  /** Ends the connection; calls under way end as ambiguous. */
+  /** Ends the connection. Calls under way end as ambiguous. */
   async close(): Promise<void> {
     this.#stop.abort();
     this.#outage.forget();
@@ -169,8 +167,8 @@ export class DriverConnection {
     if (!this.#stop.signal.aborted) this.#logTrouble('the connection was lost');
   }
 
-  /** Probes until the session is lost or answers nothing: the connection may be at fault then, and
-   * not the driver. */
+  /** Probes until the session is lost. Also returns if it answers nothing, because the connection
+   * may be at fault and not the driver. */
   async #probeUntilLost(session: ClientHttp2Session, lost: AbortSignal): Promise<void> {
     const { clock, log, probeIntervalMs = 10_000 } = this.#options;
     while (!lost.aborted) {
@@ -180,7 +178,7 @@ export class DriverConnection {
       if (this.#unanswered >= MAX_UNANSWERED) {
         log.warn(
           { address: this.#address, reason: trouble },
-          'the driver answers nothing on this connection: trying a new one',
+          'the driver does not answer on this connection; trying a new one',
         );
         return;
       }
@@ -205,16 +203,17 @@ export class DriverConnection {
     this.#outage.met(reason, { address: this.#address, reason }, 'the driver is not ready');
   }
 
-  /** Why the driver is not ready, by a Probe and, once per session, by its name. */
+  /** Sends a Probe and, once per session, GetPluginInfo.
+   * @returns why the driver is not ready */
   async #checkDriver(lost: AbortSignal): Promise<string | undefined> {
     const settings = { timeoutMs: this.#options.probeTimeoutMs, signal: lost };
     try {
-      // Upstream takes a driver that leaves the field out for ready.
+      // As in upstream, a driver that omits the field is ready.
       const { ready = true } = await this.#csi.probe(settings);
       if (!ready) return 'the driver answers Probe with ready=false';
       this.#isProbed = true;
       const identity = this.#identity ?? (await this.#csi.getPluginInfo(settings));
-      if (identity.name === '') return 'the driver gives no name: its GetPluginInfo must name it';
+      if (identity.name === '') return 'the driver has no name: its GetPluginInfo must return one';
       this.#identity = identity;
       return undefined;
     } catch (error) {

@@ -9,8 +9,7 @@ import { traceIdIn } from '../runtime/trace-id.ts';
 import type { DriverCall, Reply } from './driver-calls.ts';
 
 /** Logs a call with its messages, as csi-lib-utils connection/connection.go LogGRPC does at -v=5.
- * Fields marked csi_secret are removed from messages, and their values from all that the driver
- * answered. */
+ * Removes fields marked csi_secret from messages, and their values from the driver's answer. */
 export function logCall(log: Logger, call: DriverCall, reply: Reply, durationMs: number): void {
   const method = methodsByPath.get(call.path);
   const driverSaid = reply.kind === 'driver';
@@ -44,7 +43,7 @@ type Read =
 
 function readMessage(schema: DescMessage | undefined, bytes: Uint8Array | undefined): Read {
   if (bytes === undefined) return { shown: null };
-  // Without a descriptor any byte may be secret, so none is shown.
+  // Without a descriptor, any byte may be secret.
   if (schema === undefined) return { shown: `${bytes.length} bytes of an unknown message` };
   try {
     return { message: [schema, fromBinary(schema, bytes)] };
@@ -53,8 +52,8 @@ function readMessage(schema: DescMessage | undefined, bytes: Uint8Array | undefi
   }
 }
 
-/** Removes the secrets of the request from a text of the driver, or from all texts in its response.
- * @param secrets  undefined if they are not known, because the request can't be read */
+/** Removes the request's secrets from a text of the driver, or from all texts in its response.
+ * @param secrets  undefined if the request can't be read */
 function redactAnswer(answer: unknown, secrets: readonly string[] | undefined): unknown {
   if (secrets === undefined) return typeof answer === 'string' ? WITHHELD.unsearchable : answer;
   if (typeof answer === 'string') return redactDriverText(answer, secrets, { showsShort: false });

@@ -30,9 +30,9 @@ export interface CallSample {
 export type DriverMetrics = ReturnType<typeof createDriverMetrics>;
 
 /** Registers the histogram of calls, with the name, labels and buckets of csi-lib-utils
- * metrics/metrics.go. The label `migrated` exists for drivers that replace an in-tree plug-in, and
- * then on every call: series without it, from before the driver's name was known, are removed.
- * @returns observes a call */
+ * metrics/metrics.go. For a driver that replaces an in-tree plug-in, every series has the label
+ * `migrated`: series from before the driver's name was known are removed.
+ * @returns a function that observes a call */
 function registerCallHistogram(registry: Registry): (call: CallSample) => void {
   const operations = metricsIn(registry).histogram(
     'csi_sidecar_operations_seconds',
@@ -69,7 +69,7 @@ export function createDriverMetrics(registry: Registry) {
   const inFlight = gauge('sutler_gateway_in_flight', 'Calls that the driver is working on.', []);
   const connects = counter(
     'sutler_gateway_driver_connects_total',
-    "Connections made to the driver's socket; more than one means that it was lost.",
+    "Connections made to the driver's socket; above 1, a connection was lost.",
     [],
   );
   const ready = gauge(

@@ -1,5 +1,4 @@
-// How a connection to Redis is made: its URL, TLS, the login at Sentinels, and no plaintext by
-// accident.
+// Settings of a connection to Redis: URL, TLS, login at Sentinels. Refuses accidental plaintext.
 import { isIP } from 'node:net';
 import { checkServerIdentity, type ConnectionOptions } from 'node:tls';
 import type { RedisOptions } from 'ioredis';
@@ -10,11 +9,11 @@ import { openTlsFiles, type TlsFiles, type TlsSource } from '../runtime/tls-file
 import { redisAccessFlags } from './flags.ts';
 import { OutageLog } from './outage-log.ts';
 
-/** What a connection needs beside the URL: the flags, and what they name. */
+/** What a connection needs besides the URL: the flags, and the files that they name. */
 export interface RedisAccess extends Flags<typeof redisAccessFlags> {
-  /** Undefined if the flags name none. */
+  /** undefined if the flags name no files. */
   readonly files: TlsSource | undefined;
-  /** Shared by the connections of a process; absent: each logs its own outages. */
+  /** Shared by the connections of a process. If absent, each logs its own outages. */
   readonly outages?: OutageLog;
 }
 
@@ -26,7 +25,7 @@ type Context = Pick<
   'flags' | 'closers' | 'health' | 'log'
 >;
 
-/** Reads the TLS files that the flags name, watches them until the process closes, and reports in
+/** Reads the TLS files that the flags name, and watches them until the process closes. Reports in
  * /readyz if they can't be used.
  * @throws UsageError for flags or files that can't be used */
 export async function openRedisAccess(context: Context): Promise<RedisAccess> {
@@ -51,8 +50,8 @@ function namedFiles(flags: Flags<typeof redisAccessFlags>): TlsFiles {
   return { ca: { flag: 'redis-tls-ca', path: flags.redisTlsCa }, cert, key };
 }
 
-/** The settings of a connection to the Redis that the URL names.
- * @throws UsageError for a URL that can't be read, and for one that does not go with the access */
+/** Makes the settings of a connection to the Redis that the URL names.
+ * @throws UsageError for a URL that can't be read, or that contradicts the access */
 export function redisSettings(url: string, access: RedisAccess): RedisSettings {
   const settings = parseRedisUrl(url);
   const sentinels = sentinelSettings(settings, access);
@@ -77,12 +76,12 @@ function refuseUnusedTls({ files, redisTlsServerName }: RedisAccess): void {
   const flag =
     files === undefined ? '--redis-tls-server-name' : '--redis-tls-ca or --redis-tls-cert';
   throw new UsageError(
-    `${flag} is given, but --redis-url asks for no TLS: write rediss:// or rediss-sentinel://, ` +
+    `${flag} needs TLS, but --redis-url is without TLS: write rediss:// or rediss-sentinel://, ` +
       'or leave the flag out',
   );
 }
 
-/** @throws UsageError where others could read the connection */
+/** @throws UsageError if others could read the connection */
 function refusePlaintext(settings: RedisSettings, { redisInsecure }: RedisAccess): void {
   if (redisInsecure || settings.path !== undefined) return;
   for (const { host = '127.0.0.1' } of settings.sentinels ?? [settings])
@@ -110,7 +109,7 @@ function sentinelSettings(settings: RedisSettings, access: RedisAccess): RedisSe
     );
   }
   return {
-    // Else one that is frozen would be waited for without end, and the next never asked.
+    // Without it, ioredis would wait for a frozen Sentinel for ever, and never ask the next one.
     sentinelCommandTimeout: SENTINEL_ANSWER_MS,
     ...(sentinelUsername === '' ? {} : { sentinelUsername }),
     ...(sentinelPassword === '' ? {} : { sentinelPassword }),
@@ -118,21 +117,21 @@ function sentinelSettings(settings: RedisSettings, access: RedisAccess): RedisSe
   };
 }
 
-/** Refuses the address of a master, or of another Sentinel, beyond loopback. ioredis calls it with
- * each address that a Sentinel names, and reports what it throws. */
+/** Refuses the address of a master or another Sentinel beyond loopback. ioredis calls it with each
+ * address that a Sentinel names, and reports what it throws. */
 function refuseRemoteAddress(address: string): null {
   const host = address.slice(0, address.lastIndexOf(':'));
   if (!isLoopback(host)) throw new UsageError(plaintextTo(host));
   return null;
 }
 
-/** TLS options whose certificates are those of the moment: ioredis reads them at each connection,
- * and BullMQ's duplicates of a connection share the object. */
+/** Makes TLS options that always return the current certificates: ioredis reads them at each
+ * connection, and BullMQ's duplicates of a connection share the object. */
 function currentTls({ files, redisTlsServerName: serverName }: RedisAccess): ConnectionOptions {
   const current = (part: 'ca' | 'cert' | 'key'): string | undefined =>
     files?.current[part] || undefined;
   const tls: ConnectionOptions = {
-    // Not even if NODE_TLS_REJECT_UNAUTHORIZED says otherwise.
+    // Overrides NODE_TLS_REJECT_UNAUTHORIZED.
     rejectUnauthorized: true,
     get ca() {
       return current('ca');
@@ -146,7 +145,7 @@ function currentTls({ files, redisTlsServerName: serverName }: RedisAccess): Con
   };
   if (serverName === '') return tls;
   tls.checkServerIdentity = (_host, certificate) => checkServerIdentity(serverName, certificate);
-  // RFC 6066 section 3 forbids IP addresses as the name that is asked for.
+  // RFC 6066 section 3 forbids IP addresses as server names.
   if (isIP(serverName) === 0) tls.servername = serverName;
   return tls;
 }
@@ -159,9 +158,8 @@ const FORMS =
   'or rediss-sentinel://host:port,host:port/master-name';
 const URL_FORM = /^(rediss?(?:-sentinel)?|unix):\/\/(?:([^/?#]*)@)?([^\s@/?#]*)(?:\/([^?#]*))?$/;
 
-/** Reads a Redis URL; user and password are percent-encoded.
- * @throws UsageError for a URL that can't be read; the message never repeats the URL, which may
- *   contain a password */
+/** Reads a Redis URL. User and password are percent-encoded.
+ * @throws UsageError for a URL that can't be read, without quoting it: it may contain a password */
 export function parseRedisUrl(text: string): RedisSettings {
   const [, scheme = '', login, hosts = '', path = ''] = URL_FORM.exec(text) ?? [];
   const credentials = readLogin(login);
@@ -201,7 +199,7 @@ function readDatabase(text = ''): RedisSettings {
   return text === '' ? {} : { db: Number(text) };
 }
 
-/** Host and port of a Redis, for people to read; never user or password. */
+/** Formats host and port of a Redis for people. Omits user and password. */
 export function redisAddress(options: RedisSettings): string {
   if (options.path !== undefined) return options.path;
   if (options.sentinels !== undefined) {

@@ -1,7 +1,6 @@
 import { messageOf } from '../runtime/error-message.ts';
 
-/** Thrown when Redis does not answer a run: a change may or may not have happened, so start no
- * call. */
+/** Redis does not answer a run. A change may or may not have happened, so start no call. */
 export class RedisUnavailable extends Error {
   override readonly name = 'RedisUnavailable';
 }

@@ -10,21 +10,20 @@ export interface RedisLink {
   readonly redis: Redis;
   /** host:port */
   readonly address: string;
-  /** Why Redis can't be reached now, in one line; undefined while it can. */
+  /** Why Redis can't be reached now, in one line; undefined if it can. */
   readonly trouble: string | undefined;
-  /** Calls the listener at each connection that became usable.
-   * @returns ends that */
+  /** Calls the listener whenever a connection is usable.
+   * @returns a function that ends the subscription */
   onReady(listener: () => void): () => void;
-  /** Ends the connection and all that BullMQ duplicated from it, at once; rejects the commands
-   * under way. */
+  /** Ends the connection and BullMQ's duplicates of it at once. Rejects the commands under way. */
   close(): void;
 }
 
 /** Connects, and reconnects until closed.
- * @throws UsageError for a URL that can't be read or used; never because Redis is away */
+ * @throws UsageError for a URL that can't be read or used. Does not throw if Redis is down */
 export function openRedis(options: {
   readonly url: string;
-  /** Default: that of a process without flags for it. */
+  /** Default: no flag is set. */
   readonly access?: RedisAccess;
   readonly role: RedisRole;
   /** Shown by CLIENT LIST. */
@@ -41,7 +40,7 @@ export function openRedis(options: {
   });
   const outages = access?.outages ?? new OutageLog(log);
   let trouble: string | undefined =
-    `Redis at ${address}: not connected yet; if this lasts, look at its load, and at its host`;
+    `Redis at ${address}: not connected yet; if this lasts, check its load and its host`;
   let isClosed = false;
   const report = (line: string, error?: Error): void => {
     if (line === trouble || isClosed) return;
@@ -50,7 +49,7 @@ export function openRedis(options: {
   };
   redis.on('error', (error: Error) => report(describeRedisError(address, error), error));
   redis.on('close', () => {
-    if (trouble === undefined) report(`Redis at ${address}: connection lost; waiting for it`);
+    if (trouble === undefined) report(`Redis at ${address}: connection lost; reconnecting`);
   });
   redis.on('ready', () => {
     trouble = undefined;

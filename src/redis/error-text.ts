@@ -1,16 +1,14 @@
 import { messageOf } from '../runtime/error-message.ts';
 
-/** The fix where Redis is a node of a cluster. */
+/** The fix if Redis is a node of a cluster. */
 export const NO_CLUSTER =
   'Redis Cluster is not supported: name a Redis without cluster mode in --redis-url, ' +
   'or the Sentinels of one';
 
-/** What Redis answers when its users file denies a command to its user; the second one in scripts
- * of Redis 7.0. */
+/** Redis' answer if its users file denies a command. In scripts, Redis 7.0 uses the second form. */
 const DENIAL = /\bNOPERM\b|script can't (run this command|access at least one)/;
 
-/** What to do about an error that Redis answers. The error of a script has the word in its
- * middle. */
+/** The fix for an error that Redis answers. The error of a script has the word in its middle. */
 const REFUSALS: readonly (readonly [word: RegExp, fix: string])[] = [
   [DENIAL, 'grant its user the missing permission (k8s/redis/users.acl has what each needs)'],
   [
@@ -25,20 +23,20 @@ const REFUSALS: readonly (readonly [word: RegExp, fix: string])[] = [
   [/\b(MOVED|ASK|CROSSSLOT|CLUSTERDOWN)\b/, NO_CLUSTER],
 ];
 
-/** What to do about a failed connection: the codes of Node.js and the messages of OpenSSL. */
+/** The fix for a failed connection, by the codes of Node.js and the messages of OpenSSL. */
 const FAULTS: readonly (readonly [word: RegExp, fix: string])[] = [
   [/self.signed|unable to (verify|get)/, 'name the authority’s file with --redis-tls-ca'],
-  [/does not match certificate/, 'give the name that it has with --redis-tls-server-name'],
+  [/does not match certificate/, 'give a name in the certificate with --redis-tls-server-name'],
   [/certificate has expired/, 'renew its certificate'],
   [/wrong version|secure TLS/, 'name its TLS port in --redis-url, or write redis:// without TLS'],
   [/ssl.*alert/i, 'give a certificate with --redis-tls-cert and --redis-tls-key'],
-  [/Socket timeout/, 'look at its load, and at its host'],
+  [/Socket timeout/, 'check its load and its host'],
 ];
 
-/** What went wrong with Redis and what to do about it, in one line; never a password.
+/** Says in one line what is wrong with Redis and what to do about it. Omits passwords.
  * @param address  host and port, as RedisLink has it */
 export function describeRedisError(address: string, error: unknown): string {
-  // The delay grows, and a line that changes would be logged each time.
+  // Removes the growing delay, since each new line would be logged.
   const message = messageOf(error).replace(
     / Retrying from scratch after \d+ms\.|\.?( script: .*)?$/g,
     '',
@@ -53,12 +51,12 @@ export function describeRedisError(address: string, error: unknown): string {
   return `Redis at ${address} can't be reached (${reason}): ${fix}`;
 }
 
-/** Whether the error is of an attempt to connect, not of a command. */
+/** Whether an attempt to connect failed, not a command. */
 export function isUnreachable(error: Error): boolean {
   return 'syscall' in error || error.message.startsWith('All sentinels are unreachable');
 }
 
-/** Whether Redis answered the command, with an error. */
+/** Whether Redis answered the command with an error. */
 export function isRefusal(error: unknown): boolean {
   const isReply = error instanceof Error && error.name === 'ReplyError';
   return isReply || REFUSALS.some(([word]) => word.test(messageOf(error)));

@@ -1,18 +1,18 @@
 import { inGroup } from '../runtime/flags.ts';
 
-/** How a process may connect to the Redis that its URL names. */
+/** Flags for TLS and logins. */
 export const redisAccessFlags = inGroup('Redis', {
   'redis-tls-ca': {
     type: 'string',
     default: '',
     help:
       'PEM file with the authorities that sign the certificates of Redis and of its Sentinels. ' +
-      'Empty: those that Node.js knows. Changed TLS files are used for the next connection.',
+      'Empty: Node.js’s own list. Changed TLS files are used for the next connection.',
   },
   'redis-tls-cert': {
     type: 'string',
     default: '',
-    help: 'PEM file with this process’s certificate for Redis, where Redis asks for one.',
+    help: 'PEM file with this process’s certificate for Redis, if Redis asks for one.',
   },
   'redis-tls-key': {
     type: 'string',
@@ -37,26 +37,26 @@ export const redisAccessFlags = inGroup('Redis', {
     type: 'string',
     default: '',
     env: 'REDIS_SENTINEL_USERNAME',
-    help: 'User at the Sentinels; that of --redis-url is the user at Redis.',
+    help: 'User at the Sentinels. --redis-url has the user at Redis.',
   },
   'redis-sentinel-password': {
     type: 'string',
     default: '',
     env: 'REDIS_SENTINEL_PASSWORD',
     help:
-      'Password at the Sentinels; that of --redis-url is the password at Redis. Set it by its ' +
+      'Password at the Sentinels. --redis-url has the password at Redis. Set it by its ' +
       'variable: every user of the machine can read arguments.',
   },
   'redis-sentinel-plaintext': {
     type: 'bool',
     default: false,
     help:
-      'With rediss-sentinel://: speak TLS to Redis, but none to the Sentinels. Anyone on the ' +
+      'With rediss-sentinel://: use TLS to Redis, but not to the Sentinels. Anyone on the ' +
       'network path can then read the Sentinels’ password.',
   },
 });
 
-/** How a process reaches Redis. */
+/** All flags of a process that uses Redis. */
 export const redisFlags = inGroup('Redis', {
   'redis-url': {
     type: 'string',

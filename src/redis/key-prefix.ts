@@ -1,23 +1,23 @@
 import type { Redis } from 'ioredis';
 import { UsageError } from '../runtime/flags.ts';
 
-/** The value of --redis-prefix unless given. */
+/** Default of --redis-prefix. */
 export const DEFAULT_PREFIX = 'csi';
 
-/** Which driver of which installation. */
+/** A driver of an installation. */
 export interface DriverPlace {
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
   readonly driver: string;
 }
 
-/** Where Redis has what is known of a driver. */
+/** The data of a driver in Redis. */
 export interface RedisPlace extends DriverPlace {
   readonly redis: Redis;
 }
 
-/** What every key of an installation begins with: `{csi}`. The braces put all of them into one slot
- * of a Redis Cluster.
+/** Returns the beginning of every key of an installation: `{csi}`. The braces put all keys into one
+ * slot of a Redis Cluster.
  * @throws UsageError for a prefix that could not be told from the rest of a key */
 export function keyPrefix(prefix: string): string {
   if (!/^[A-Za-z0-9._-]{1,64}$/.test(prefix)) {
@@ -28,7 +28,7 @@ export function keyPrefix(prefix: string): string {
   return `{${prefix}}`;
 }
 
-/** A key of one driver: what it is of, and the driver's name. */
+/** Returns the key of one driver for one kind of data. */
 export function driverKey({ prefix, driver }: DriverPlace, kind: string): string {
   return `${keyPrefix(prefix)}:${kind}:${driver}`;
 }

@@ -28,9 +28,9 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 `;
 
-/** Prepares a script; sends nothing. It is sent once per Redis, and called by its digest from then
- * on. In `lua`, each key and argument is a local of its name. The script returns a list: the kind
- * of the answer, then names and values in turn, as in `return {'busy', 'waitMs', 5}`. */
+/** Prepares a script; sends nothing. The first run sends it to Redis, later runs call it by its
+ * digest. In `lua`, each key and argument is a local of its name. The script returns the kind of
+ * its answer, then names and values in turn, as in `return {'busy', 'waitMs', 5}`. */
 export function defineNamedScript<
   const K extends string,
   const A extends Readonly<Record<string, 'text' | 'number' | 'flag'>>,
@@ -65,7 +65,7 @@ export function defineNamedScript<
   };
 }
 
-/** Lua: an argument as its type says. */
+/** Writes Lua that converts an argument to its type. */
 function argOf(type: keyof Values | undefined, place: number): string {
   const text = `ARGV[${place}]`;
   if (type === 'flag') return `${text} == '1'`;
@@ -80,7 +80,7 @@ function localsOf(names: readonly string[], values: readonly string[]): string {
   return names.length === 0 ? '' : `local ${names.join(', ')} = ${values.join(', ')}\n`;
 }
 
-/** @param reply  a list of the kind, and of names and values in turn
+/** @param reply  a list of the kind, then names and values in turn
  * @throws Error if the script does not declare that kind, or lacks a field of it */
 function decodeAnswer(answers: Readonly<Record<string, Fields>>, reply: unknown): unknown {
   const [kind, ...parts] = Array.isArray(reply) ? (reply as readonly unknown[]) : [];
@@ -88,7 +88,7 @@ function decodeAnswer(answers: Readonly<Record<string, Fields>>, reply: unknown)
   const values = new Map<unknown, unknown>();
   for (let i = 0; i < parts.length; i += 2) values.set(parts[i], parts[i + 1]);
   if (fields === undefined || !Object.keys(fields).every((name) => values.has(name)))
-    throw new Error(`a Redis script gave an answer that it does not declare: ${String(kind)}`);
+    throw new Error(`a Redis script returned an answer that it does not declare: ${String(kind)}`);
   const decoded = Object.entries(fields).map(
     ([name, type]) => [name, decodeField(type, values.get(name))] as const,
   );

@@ -1,8 +1,8 @@
 import type { Logger } from '../runtime/log.ts';
 import { Outage } from '../runtime/outage.ts';
 
-/** Logs for all connections of a process that Redis can't be used, and that it can again: each
- * once, not once for each connection and for each way in which it fails to connect. */
+/** Logs once for all connections of a process that Redis can't be used, and that it can be used
+ * again: not for each connection or each way in which it fails. */
 export class OutageLog {
   readonly #outage: Outage;
   readonly #away = new Set<object>();
@@ -11,7 +11,7 @@ export class OutageLog {
     this.#outage = new Outage(log);
   }
 
-  /** @param trouble  one line, with what to do
+  /** @param trouble    one line, with what to do
    * @param isRefusal  whether Redis has answered */
   away(connection: object, redis: string, trouble: string, isRefusal: boolean): void {
     this.#away.add(connection);

@@ -3,8 +3,8 @@ import { redisNowMs } from './clock.ts';
 import { keyPrefix } from './key-prefix.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 
-/* The processes that work on an installation, for people to look at: what /readyz of each says.
- * Each writes its own entry every few seconds; one without news has ended. Times are Redis'. */
+/* The processes of an installation, with the lines of their /readyz, for people. Each process
+ * renews its entry every few seconds until it ends. Times are Redis'. */
 
 /** A process of sutler. */
 export interface ProcessEntry {
@@ -12,8 +12,8 @@ export interface ProcessEntry {
   readonly process: string;
   readonly instance: string;
   readonly version: string;
-  /** The drivers that an ingest leads, or whose jobs a jobs process takes; none of a process of a
-   * version that does not say so. */
+  /** The drivers that an ingest leads, or whose jobs a jobs process takes. Empty for older
+   * versions, which don't say so. */
   readonly drivers: readonly string[];
   /** Failed checks and notes of its /readyz. */
   readonly lines: readonly string[];
@@ -24,10 +24,10 @@ function processesKey(prefix: string): string {
   return `${keyPrefix(prefix)}:processes`;
 }
 
-/** Without news for so long, a process has ended. */
+/** A process that has not renewed its entry for this long has ended. */
 const GONE_MS = 10_000;
 
-/** Writes what a process says of itself, and removes those that have ended. */
+/** Writes the entry of a process, and removes the entries of processes that have ended. */
 export async function writeProcess(
   redis: Redis,
   prefix: string,
@@ -43,12 +43,12 @@ export async function writeProcess(
   ]);
 }
 
-/** Removes a process that ends. */
+/** Removes the entry of a process that ends. */
 export async function removeProcess(redis: Redis, prefix: string, name: string): Promise<void> {
   await redis.hdel(processesKey(prefix), name);
 }
 
-/** The processes that are at work. */
+/** Returns the processes that are at work. */
 export async function readProcesses(
   redis: Redis,
   prefix: string,
@@ -60,7 +60,7 @@ export async function readProcesses(
     .sort((a, b) => (`${a.process} ${a.instance}` < `${b.process} ${b.instance}` ? -1 : 1));
 }
 
-/** @returns the entries by instance, each `TIME JSON`, and the time of Redis, in Unix ms */
+/** @returns the entries by instance, each `TIME JSON`, and Redis' time in Unix ms */
 async function readAll(redis: Redis, prefix: string) {
   return Promise.all([redis.hgetall(processesKey(prefix)), redisNowMs(redis)]);
 }

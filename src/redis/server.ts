@@ -8,21 +8,21 @@ import type { Logger } from '../runtime/log.ts';
 import { OWN_REDIS_SOCKET } from '../runtime/own-folder.ts';
 import { isInUse } from '../runtime/socket-file.ts';
 
-/** A Redis (or Valkey) that runs as a child process of this one, on a unix socket. */
+/** A Redis (or Valkey) that is a child of this process, on a unix socket. */
 export interface RedisServer {
   readonly url: string;
   readonly pid: number;
-  /** Resolves when the process has ended, on request or not, with how it ended. */
+  /** Resolves when the process has ended, for whatever reason, with how it ended. */
   readonly exited: Promise<string>;
-  /** Ends the process; SIGKILL after `graceMs`. Data that was written stays in the folder. */
+  /** Ends the process, with SIGKILL after `graceMs`. Written data stays in the folder. */
   close(graceMs?: number): Promise<void>;
 }
 
 interface RedisServerOptions {
-  /** Exists, and only this user can enter it: the socket has no password. */
+  /** Must exist, and only this user may enter it: the socket has no password. */
   readonly folder: string;
   readonly log: Logger;
-  /** More lines of redis.conf; of two lines for one setting, the last one wins. */
+  /** More lines of redis.conf. Of two lines for one setting, the last one counts. */
   readonly settings?: readonly string[];
   /** Names or paths of server programs to try in turn. */
   readonly programs?: readonly string[];
@@ -32,10 +32,10 @@ const PROGRAMS = ['redis-server', 'valkey-server'];
 const START_MS = 10_000;
 const START_POLL_MS = 10;
 const RESTART_MS = 500;
-/** Lines of its output that an error shows. */
+/** Lines of the server's output that an error shows. */
 const SHOWN_LINES = 5;
 
-/** Starts a Redis, and starts it again, empty, whenever it ends.
+/** Starts a Redis. Whenever it ends, starts it again, empty.
  * @throws as startRedisServer */
 export async function keepRedisServer(
   options: RedisServerOptions,
@@ -64,16 +64,15 @@ export async function keepRedisServer(
       closing.abort();
       await server.close();
       await restarting;
-      // The one that was just being started.
+      // A server that was just being started.
       await server.close();
     },
   };
 }
 
 /** Starts a Redis with the settings that queues need: no eviction, jobs stored compactly. It writes
- * nothing to disk. Resolves when it answers.
- * @throws UsageError if no server is installed; Error with the server's own output if it does not
- *   start */
+ * nothing to disk. Resolves when Redis answers.
+ * @throws UsageError if no server is installed; Error with the server's output if it fails */
 export async function startRedisServer(options: RedisServerOptions): Promise<RedisServer> {
   for (const program of options.programs ?? PROGRAMS) {
     // Settings go through stdin: every user of the machine can read a process's arguments.
@@ -113,7 +112,7 @@ async function serve(
     (error: unknown) => (ended = messageOf(error)),
   );
   const watchdog = startWatchdog(child);
-  // At once: the watchdog kills by process id, and the system may give this id to another process.
+  // At once: the watchdog kills by process id, which the system may give to another process.
   void exited.then(() => watchdog?.kill('SIGKILL'));
   const close = async (graceMs = 5_000): Promise<void> => {
     child.kill('SIGTERM');
@@ -133,8 +132,8 @@ async function serve(
   return { url: `unix://${socket}`, pid: child.pid ?? 0, exited, close };
 }
 
-/** Starts a shell that ends Redis when this process is killed: the shell reads from a pipe, which
- * the kernel closes when this process ends. */
+/** Starts a shell that ends Redis if this process is killed: the shell reads from a pipe, which the
+ * kernel closes when this process ends. */
 function startWatchdog(child: Child): ChildProcess | undefined {
   if (child.pid === undefined) return undefined;
   const watchdog = spawn('sh', ['-c', `cat >/dev/null; kill -TERM ${child.pid} 2>/dev/null`], {

@@ -2,8 +2,8 @@ import type { Redis } from 'ioredis';
 import { messageOf } from '../runtime/error-message.ts';
 import { isRefusal, NO_CLUSTER } from './error-text.ts';
 
-/** What is wrong with the settings of Redis, one line each with its fix. Asks only INFO, because
- * managed services often forbid CONFIG; a setting that is not told counts as right.
+/** Lists what is wrong with Redis' settings, one line each with its fix. Asks only INFO, because
+ * managed services often forbid CONFIG. A setting that INFO does not show counts as right.
  * @throws what ioredis throws, unless Redis refused */
 export async function checkSettings(redis: Pick<Redis, 'info'>): Promise<readonly string[]> {
   let text: string;

@@ -101,7 +101,7 @@ drivers:
     ],
     'a flag of the process': [
       ofA('redis-url: redis://x'),
-      /^driver a\.example\.com: redis-url is not a driver's own; give it to the process/,
+      /^driver a\.example\.com: redis-url is not a key of a driver; give it to the process/,
     ],
     'a duration without a unit': [
       ofA('timeout: 10'),
@@ -116,11 +116,11 @@ drivers:
     'a key that is there twice': [ofA('gateway: unix:///c'), /Map keys must be unique at line 4/],
     'a gateway of two drivers': [
       `drivers:\n${A}${B.replace('unix:///b', 'unix:///a')}`,
-      /^driver b\.example\.com: gateway unix:\/\/\/a is also that of driver a\.example\.com/,
+      /^driver b\.example\.com: gateway unix:\/\/\/a is also used by driver a\.example\.com/,
     ],
     'names whose Leases have one name': [
       `drivers:\n${A}${B.replace('b.example.com', 'a-example.com')}`,
-      /^driver a-example\.com: the Lease a-example-com is also that of .*leader-election-namespace/,
+      /^driver a-example\.com: the Lease a-example-com is also used by .*leader-election-namespace/,
     ],
     'a driver without a gateway': [
       'drivers:\n  x:\n    timeout: 1s\n',
@@ -129,7 +129,7 @@ drivers:
     'a driver without keys': ['drivers:\n  x:\n', /^driver x: it has no keys/],
     'a name that no driver can have': [
       'drivers:\n  "a/b":\n    gateway: unix:///a\n',
-      /^driver a\/b: write the name as GetPluginInfo answers it/,
+      /^driver a\/b: write the name that GetPluginInfo returns/,
     ],
   };
   for (const [what, [text, message]] of Object.entries(refused))

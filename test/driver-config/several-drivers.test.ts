@@ -86,7 +86,7 @@ describe('one ingest and one jobs for several drivers', () => {
   it('serve none that names a gateway of another driver', async () => {
     await bed.serve([one, { ...two, name: 'four.csi.sutler.dev' }]);
     await restart();
-    const line = /four\S*\/driver: .*the driver behind it is two\.csi.*and four\.csi/m;
+    const line = /four\S*\/driver: .*its driver is two\.csi.*serves four\.csi/m;
     for (const each of [ingest, jobs]) {
       await until(async () => line.test(await readiness(each)), String(line), 20_000);
       await until(() => isReady(each), 'the other one is served', 20_000);

@@ -140,7 +140,7 @@ describe('DriverConnection', () => {
     await new Promise<void>((resolve) => silent.listen(socket, resolve));
     const connection = connectTo(socket, { probeTimeoutMs: 100 });
     await until(
-      () => connection.trouble?.includes('accepts connections but answers nothing'),
+      () => connection.trouble?.includes('accepts connections but does not answer'),
       'it has timed out once',
     );
     const request = { path: '/x', headers: {}, message: new Uint8Array(0) };

@@ -142,7 +142,7 @@ describe('redisSettings', () => {
 
   it('refuses TLS flags for a URL without TLS', () => {
     const refusal = refusalOf('redis://127.0.0.1', { redisTlsServerName: 'redis' });
-    assert.match(refusal, /--redis-tls-server-name is given.*write rediss:\/\//);
+    assert.match(refusal, /--redis-tls-server-name needs TLS.*write rediss:\/\//);
   });
 
   it('refuses a login for Sentinels where the URL names none', () => {

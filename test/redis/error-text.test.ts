@@ -60,7 +60,7 @@ describe('describeRedisError', () => {
     ['certificate has expired', /renew its certificate$/],
     ['C0:error:0A00010B:SSL routines:wrong version number', /redis:\/\/ without TLS/],
     ['C0:error:0A00045C:SSL routines:tlsv13 alert certificate required:x', /--redis-tls-cert and/],
-    ['Socket timeout. Expecting data', /look at its load/],
+    ['Socket timeout. Expecting data', /check its load/],
   ] as const)
     it(`says what to do about "${said}"`, () => {
       assert.match(describeRedisError('h:1', new Error(said)), fix);
