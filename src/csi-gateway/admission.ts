@@ -4,19 +4,18 @@ import type { DriverCall, Refusal } from '../driver/driver-calls.ts';
 import type { RefusalReason } from '../driver/metrics.ts';
 import { defaultMethods } from './flags.ts';
 
-/** What a gateway lets pass. */
+/** Which calls a gateway lets pass. */
 export interface AdmissionRules {
-  /** Whether every method of CSI passes, and not only defaultMethods. */
+  /** Whether all methods of CSI pass, or only defaultMethods. */
   readonly allowAll: boolean;
   readonly maxRequestBytes: number;
   /** UID of the pod that the gateway is in. */
   readonly pod?: string;
 }
 
-/** Why a call is not forwarded; undefined if it may come this far as the driver's calls.
- * @param metadata  all of the caller's, sutler's own too
- * @param now.hasEnded  whether the caller's certificate has expired, or its authority has been
- *   replaced */
+/** Decides why a call is not forwarded; undefined if it may go on to the driver's calls.
+ * @param metadata      the caller's, including sutler's own
+ * @param now.hasEnded  whether the caller's certificate has expired or lost its authority */
 export function findRefusal(
   { path, message, notAfterMs }: DriverCall,
   metadata: HeaderPairs,
@@ -29,7 +28,7 @@ export function findRefusal(
     details,
   });
   if (now.hasEnded) {
-    const why = 'the certificate has ended or is of an authority that is not trusted any more';
+    const why = 'the certificate has expired, or its authority is no longer trusted';
     return refuse('caller', Code.Unavailable, `not forwarded: ${why}; connect again`);
   }
   if (message.length > maxRequestBytes) {
@@ -37,11 +36,11 @@ export function findRefusal(
     const details = `not forwarded: ${why}: raise --max-request-bytes`;
     return refuse('too-large', Code.ResourceExhausted, details);
   }
-  // An IP address may be another gateway's by the time it is dialled. A driver there would say of
-  // a deletion that it succeeded, since it has no such volume.
+  // An IP address may move to another gateway before the client connects. Its driver would report a
+  // deletion as done, because it has no such volume.
   const meant = getSingle(metadata, POD_METADATA) ?? pod;
   if (pod !== '' && meant !== pod) {
-    const details = `not forwarded: it is for pod ${meant.slice(0, 253)}, and this is ${pod}`;
+    const details = `not forwarded: the call is for pod ${meant.slice(0, 253)}, this is ${pod}`;
     return refuse('other-pod', Code.Unavailable, details);
   }
   if (!allowAll && !defaultMethods.has(path)) {
@@ -57,7 +56,7 @@ export function findRefusal(
   return refuse('draining', Code.Unavailable, 'the gateway is shutting down');
 }
 
-/** The time of sutler-not-after: Infinity without one, NaN if it is not one time. */
+/** Reads the time of sutler-not-after: Infinity if absent, NaN unless it is exactly one time. */
 export function readNotAfterMs(metadata: HeaderPairs): number {
   if (!metadata.some(([name]) => name === NOT_AFTER_METADATA)) return Infinity;
   const text = getSingle(metadata, NOT_AFTER_METADATA) ?? '';

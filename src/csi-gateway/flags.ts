@@ -37,8 +37,8 @@ export const flags = defineFlags({
     type: 'strings',
     default: '',
     help:
-      'Callers that may call, by a subjectAltName of their certificate: DNS:name, URI:uri or ' +
-      'IP:address, compared whole.',
+      'Allowed callers, by a subjectAltName of their certificate: DNS:name, URI:uri or ' +
+      'IP:address. Names are compared as a whole.',
   },
   insecure: {
     type: 'bool',
@@ -52,23 +52,22 @@ export const flags = defineFlags({
     default: 500,
     min: 1,
     help:
-      'Most calls at the driver at once, but for Identity calls; further calls are refused, not ' +
-      'forwarded. It only protects the driver: limit the work by --max-jobs-in-flight of ingest.',
+      'Most calls at the driver at once, not counting Identity calls. The gateway refuses further ' +
+      'calls. This only protects the driver: limit the work by --max-jobs-in-flight of ingest.',
   },
   'pod-uid': {
     type: 'string',
     default: '',
     help:
-      'UID of the pod that the gateway is in, for callers with --gateway-service: calls that are ' +
-      'meant for another pod, whose IP address this one has by now, are refused, not forwarded. ' +
-      'Empty: not checked.',
+      'UID of the gateway’s pod, for callers with --gateway-service. The gateway refuses calls for ' +
+      'another pod, which had this IP address before. Empty: not checked.',
   },
   timeout: {
     type: 'durationMs',
     default: '10s',
     min: '1ms',
-    help: "Deadline of each Probe and of each question about the driver's identity.",
-    upstream: 'same; here only for the gateway’s own calls, since callers bring their deadline',
+    help: 'Deadline of each Probe and each GetPluginInfo of the gateway.',
+    upstream: 'same, but only for the gateway’s own calls: callers set their own deadline',
   },
   'allow-all': {
     type: 'bool',
@@ -79,28 +78,26 @@ export const flags = defineFlags({
     type: 'durationMs',
     default: '25s',
     min: '0s',
-    help: 'Time for calls under way to end after SIGTERM. New calls are refused meanwhile.',
+    help: 'Time for calls under way to end after SIGTERM. Meanwhile the gateway refuses new calls.',
   },
   'max-message-bytes': {
     type: 'int',
     default: 64 * 1024 * 1024,
     min: 1024,
     max: 1024 * 1024 * 1024,
-    help: 'Largest list that is forwarded, such as ListVolumes’. Other responses: at most 4 MiB.',
+    help: 'Largest response with a list, such as ListVolumes’. Other responses: at most 4 MiB.',
   },
   'max-request-bytes': {
     type: 'int',
     default: 4 * 1024 * 1024,
     min: 1024,
     max: 1024 * 1024 * 1024,
-    help:
-      'Largest request that is forwarded. gRPC servers accept 4 MiB unless they were built for ' +
-      'more.',
+    help: 'Largest request. gRPC servers accept 4 MiB by default.',
   },
 });
 
-/** The methods that pass without --allow-all: those that sutler calls. Publishing, snapshots and
- * expansion have their own sidecars beside the driver, which connect to its socket directly. */
+/** The methods that pass without --allow-all: those that sutler calls. Other sidecars (publishing,
+ * snapshots, expansion) connect to the driver's socket directly. */
 export const defaultMethods: ReadonlySet<string> = new Set([
   '/csi.v1.Identity/GetPluginInfo',
   '/csi.v1.Identity/GetPluginCapabilities',

@@ -8,17 +8,17 @@ const NOT_SERVING = 2;
 /** Services with a health status: the gateway as a whole, and the CSI services it forwards. */
 const SERVICES = new Set(['', 'csi.v1.Identity', 'csi.v1.Controller', 'csi.v1.Node']);
 
-/** An object, since grpc-js takes an empty text for an absent message. */
+/** An object, since grpc-js reads an empty text as a missing message. */
 interface HealthRequest {
   readonly service: string;
 }
 
-/** Adds Check of gRPC's health service (grpc/grpc doc/health-checking.md), for probes that speak
- * gRPC. The status is SERVING while calls can be forwarded, as in /readyz.
+/** Adds Check of gRPC's health service (grpc/grpc doc/health-checking.md), for gRPC probes. The
+ * status is SERVING while calls can be forwarded, as in /readyz.
  *
- * The package grpc-health-check would parse a .proto file at each start, which takes a tenth of a
- * second and 6 MB, and the bundle does not contain that file.
- * @param facts  trailers by which the gateway says something of itself, such as its time */
+ * Does not use the package grpc-health-check: it parses a .proto file at each start, which takes a
+ * tenth of a second and 6 MB, and is missing in the bundle.
+ * @param facts  trailers about the gateway itself, such as its time */
 export function addHealthService(
   server: Server,
   isServing: () => boolean,

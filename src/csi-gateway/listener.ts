@@ -14,11 +14,11 @@ import type { TlsMaterial, TlsSource } from '../runtime/tls-files.ts';
 /** TLS of the listeners on TCP. */
 export interface ListenerTls {
   readonly source: TlsSource;
-  /** Names of the callers that may call, as parseAllowedNames gives them. */
+  /** Names of the allowed callers, as parseAllowedNames returns them. */
   readonly allowedNames: readonly string[];
 }
 
-/** Whom the certificate of a connection names. */
+/** The caller that a connection's certificate names. */
 export interface Caller {
   /** In the notation of --tls-allowed-names. */
   readonly name: string;
@@ -28,9 +28,9 @@ export interface Caller {
 
 const HANDSHAKE_MS = 5_000;
 
-/** Creates the server for one listen address. With TLS a caller shows a certificate of the
- * authorities; one whose certificate has no allowed name is cut off where the handshake ends.
- * @param accept  gets each connection of a caller that may call; without TLS no caller is known */
+/** Creates the server for one listen address. With TLS a caller must have a certificate of the
+ * authorities; if it has no allowed name, the connection ends after the handshake.
+ * @param accept  gets each connection of an allowed caller; without TLS the caller is unknown */
 export function createListener(
   tls: ListenerTls | undefined,
   accept: (socket: Socket, caller?: Caller) => void,
@@ -47,7 +47,7 @@ export function createListener(
   });
   const warnings = new RareWarnings(log);
   const turnAway = (socket: TLSSocket, reason: string): void => {
-    warnings.warn({ from: socket.remoteAddress, reason }, 'a caller was turned away');
+    warnings.warn({ from: socket.remoteAddress, reason }, 'refused a caller');
     socket.destroy();
   };
   server.on('tlsClientError', (error, socket) => turnAway(socket, error.message));
@@ -61,23 +61,23 @@ export function createListener(
   return server;
 }
 
-/** The caller of a connection, or why it may not call. */
+/** Identifies the caller of a connection, or says why it may not call. */
 function identify(socket: TLSSocket, allowed: readonly string[]): Caller | string {
   if (socket.alpnProtocol !== 'h2') return 'it does not offer HTTP/2';
   const { names, endMs } = peerCertificate(socket);
   const name = names.find((each) => allowed.includes(each));
   if (name !== undefined) return { name, endMs };
   const all = names.join(', ').slice(0, 500) || 'no name';
-  return `its certificate has ${all}, which --tls-allowed-names does not list`;
+  return `--tls-allowed-names lists no name of its certificate (${all})`;
 }
 
 function secureContext({ ca, cert, key }: TlsMaterial): SecureContextOptions {
   return { ca, cert, key, minVersion: 'TLSv1.3' };
 }
 
-/** Makes a server listen on TCP, or on a unix socket with mode 0600. The socket file of a dead
- * process is replaced; one that accepts connections is in use.
- * @param allowed.beyondLoopback  whether TCP addresses beyond loopback may be used
+/** Makes a server listen on TCP, or on a unix socket with mode 0600. Replaces the socket file of a
+ * dead process; a socket that accepts connections is in use.
+ * @param allowed.beyondLoopback  whether TCP addresses beyond loopback are allowed
  * @returns  the address; port 0 is replaced by the real one
  * @throws   UsageError: the address is in use, not allowed, not of this machine, or not a socket */
 export async function listen(
@@ -99,8 +99,8 @@ export async function listen(
     return { kind: 'tcp', host, port: (server.address() as AddressInfo).port };
   }
   await claimSocketPath(flag, address.path);
-  // With this mask the socket has mode 0600 from the start. A chmod would come too late for
-  // connections right after bind, and follow a link that was put in the socket's place.
+  // With this mask the socket has mode 0600 from the start. A chmod would be too late for
+  // connections right after bind, and would follow a link in the socket's place.
   const mask = process.umask(0o177);
   const bound = bind(server, { path: address.path }, flag);
   process.umask(mask);

@@ -16,7 +16,7 @@ export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'csi-gateway', summary, table, start });
 }
 
-/** Opens everything of the gateway; it then runs until the process closes. */
+/** Opens all parts of the gateway, which then run until the process closes. */
 export async function start(context: Context): Promise<void> {
   const { flags, closers, health, log, metrics } = context;
   const driver = parseAddress('csi-address', flags.csiAddress);
@@ -63,8 +63,8 @@ async function openTls(context: Context): Promise<ListenerTls | undefined> {
   if (!areTlsFilesNamed(files, names.length > 0)) return undefined;
   if (names.length === 0)
     throw new UsageError(
-      '--tls-allowed-names missing: name the callers that may call, like DNS:sutler-jobs; ' +
-        'the authority may have signed certificates for others',
+      '--tls-allowed-names missing: name the allowed callers, like DNS:sutler-jobs; ' +
+        'the authority may also have signed other certificates',
     );
   const allowedNames = parseAllowedNames(names);
   return { source: await openTlsFiles(context, 'tls', files), allowedNames };

@@ -44,7 +44,7 @@ export interface GatewayOptions
   readonly tls?: ListenerTls | undefined;
   /** Whether plaintext TCP beyond loopback is allowed. */
   readonly insecure?: boolean;
-  /** Calls at the driver at once, but for Identity's. */
+  /** Most calls at the driver at once, not counting Identity calls. */
   readonly maxInFlight: number;
   /** Whether each call is logged with its messages, without secrets. */
   readonly logsMessages: boolean;
@@ -53,24 +53,24 @@ export interface GatewayOptions
 
 type Call = ServerUnaryCall<Buffer, Buffer>;
 
-/** Streams that one connection may have open at once; further calls wait in the caller. */
+/** Most open streams of a connection; further calls wait in the caller. */
 const MAX_STREAMS = 1_024;
-/** A caller that answers no PING within the second time after the first is gone. */
+/** The gateway sends a PING after the first time, and closes a connection whose PING is not
+ * answered within the second. */
 const KEEPALIVE_MS = 60_000;
 const KEEPALIVE_TIMEOUT_MS = 20_000;
-/** How long calls under way may go on when the authorities that sign callers have changed. */
+/** How long calls under way may go on after a change of the authorities that sign callers. */
 const RETIRE_MS = 3_600_000;
 /** Time for callers to read their last answer after the drain. */
 const FLUSH_MS = 1_000;
-/** How long the gateway says that it is drained: ingest asks each second or more often, and then
+/** How long the gateway reports that it is drained. Ingest asks at least once a second, and then
  * moves to another gateway at once (src/ingest/gateway-failover.ts). */
 const DRAINED_MS = 1_500;
-/** The longest text of its own that the gateway sends, in characters. */
+/** Most characters in a text of the gateway itself. */
 const MAX_DETAILS_CHARACTERS = 1_000;
 
-/** A gateway: a gRPC server of grpc-js, with the messages passed to the driver as the bytes that
- * they are. It gets its connections from listeners of our own, which decide who may call before
- * HTTP/2 begins. */
+/** The gateway: a gRPC server of grpc-js that passes messages to the driver as bytes. Its
+ * connections come from sutler's own listeners, which decide who may call before HTTP/2 begins. */
 export class Gateway {
   readonly #options: GatewayOptions;
   readonly #driver: DriverConnection;
@@ -78,14 +78,14 @@ export class Gateway {
   readonly #metrics: DriverMetrics;
   readonly #server: Server;
   readonly #listeners: readonly { readonly address: Address; readonly server: SocketServer }[];
-  /** The callers with a certificate, by `address:port` of their connection. */
+  /** Callers with a certificate, by `address:port` of their connection. */
   readonly #callers = new Map<string, Caller>();
-  /** Calls under way, by what cancels them. */
+  /** What cancels each call under way. */
   readonly #calls = new Set<AbortController>();
   #isDraining = false;
   #onIdle: () => void = () => undefined;
   readonly #stopTlsUpdates: (() => void) | undefined;
-  /** Takes in the connections of callers that were identified by the present authorities. */
+  /** Takes connections of callers that the current authorities have identified. */
   #injector: ReturnType<Server['createConnectionInjector']>;
 
   constructor(options: GatewayOptions) {
@@ -100,7 +100,7 @@ export class Gateway {
     setLogVerbosity(logVerbosity.NONE);
     this.#server = new Server({
       'grpc.max_concurrent_streams': MAX_STREAMS,
-      // Beyond its limit grpc-js answers without saying that nothing was sent.
+      // Twice the limit, since grpc-js does not report that the driver got nothing.
       'grpc.max_receive_message_length': 2 * maxRequestBytes,
       'grpc.max_send_message_length': maxMessageBytes,
       'grpc.keepalive_time_ms': KEEPALIVE_MS,
@@ -127,33 +127,33 @@ export class Gateway {
     });
   }
 
-  /** Why the driver is not ready; undefined while it is. */
+  /** Why the driver is not ready; undefined if it is. */
   get trouble(): string | undefined {
     return this.#driver.trouble;
   }
 
   #accept(socket: Socket, caller: Caller | undefined): void {
     this.#metrics.changeConnections(1);
-    // As grpc-js names the other side of a connection.
+    // The name that grpc-js gives the peer.
     const peer = `${socket.remoteAddress}:${socket.remotePort}`;
     if (caller !== undefined) this.#callers.set(peer, caller);
     socket.once('close', () => {
       this.#metrics.changeConnections(-1);
       this.#callers.delete(peer);
     });
-    // grpc-js hears of it too, and ends the calls.
+    // grpc-js gets the error too, and ends the calls.
     socket.on('error', () => undefined);
     this.#injector.injectConnection(socket);
   }
 
-  /** Has everybody shake hands anew. No call that was sent is ended for it. */
+  /** Makes all callers do a new handshake. Calls under way go on. */
   #retireCallers(): void {
     for (const [peer, { name }] of this.#callers) this.#callers.set(peer, { name, endMs: 0 });
     this.#injector.drain(RETIRE_MS);
     this.#injector = this.#createInjector();
   }
 
-  /** Trailers of every answer, by which the gateway says something of itself. */
+  /** Trailers of every answer, with facts about the gateway. */
   #facts(): Metadata {
     const metadata = new Metadata();
     metadata.set(TIME_TRAILER, String(this.#options.clock.nowMs()));
@@ -161,13 +161,13 @@ export class Gateway {
   }
 
   #createInjector(): ReturnType<Server['createConnectionInjector']> {
-    // TLS, where there is any, is the listener's.
+    // The listener does TLS.
     return this.#server.createConnectionInjector(ServerCredentials.createInsecure());
   }
 
   /** Starts to listen, and to connect to the driver. Does not wait for the driver.
-   * @returns where it listens, in the order of the options
-   * @throws UsageError as listen() does; all listeners are closed then */
+   * @returns the bound addresses, in the order of the options
+   * @throws UsageError as listen() does, after closing all listeners */
   async start(): Promise<readonly Address[]> {
     const { insecure, tls } = this.#options;
     const beyondLoopback = insecure === true || tls !== undefined;
@@ -184,8 +184,8 @@ export class Gateway {
     }
   }
 
-  /** Refuses new calls, not forwarded. Waits at most `graceMs` for calls under way, answers the
-   * remaining ones as ambiguous, and closes. */
+  /** Refuses new calls as not forwarded. Waits at most `graceMs` for calls under way, ends the
+   * others as ambiguous, and closes. */
   async close(graceMs: number): Promise<void> {
     const { clock, log } = this.#options;
     this.#isDraining = true;
@@ -197,13 +197,12 @@ export class Gateway {
     if (this.#calls.size > 0)
       log.warn(
         { calls: this.#calls.size },
-        'the grace period is over: calls under way are answered as ambiguous',
+        'the grace period is over; calls under way end as ambiguous',
       );
     const details = 'the gateway stopped before the driver answered';
     for (const gone of this.#calls)
       gone.abort(new CsiError({ code: Code.Unavailable, details, method: '' }));
-    // If this gateway just disappeared, ingest would have to wait until calls under way here must
-    // have ended.
+    // Without this, ingest would have to wait until calls under way here must have ended.
     await clock.sleep(Math.min(graceMs, DRAINED_MS));
     await this.#closeServer();
     await this.#driver.close();
@@ -217,8 +216,8 @@ export class Gateway {
       ({ server }) => new Promise((resolve) => server.close(resolve)),
     );
     void Promise.all(closed).then(() => isClosed.abort());
-    // It tells callers to leave. Its callback is not used: on Node 26 it comes before the last
-    // answers are sent. The listeners close when no connection is left.
+    // Asks callers to disconnect. On Node 26 its callback comes before the last answers are sent,
+    // so it is not used. The listeners close when no connection is left.
     this.#server.tryShutdown(() => undefined);
     await clock.sleep(FLUSH_MS, isClosed.signal);
     this.#server.forceShutdown();
@@ -284,7 +283,7 @@ export class Gateway {
     answer({ code: reply.code, details, metadata });
   }
 
-  /** Passes the driver's answer on, marked as the driver's. */
+  /** Passes on the driver's answer, and marks it as the driver's. */
   #answerDriver(reply: DriverReply, call: Call, answer: sendUnaryData<Buffer>): void {
     const { code, details, headers, trailers, message } = reply;
     const metadata = this.#facts();
@@ -293,7 +292,7 @@ export class Gateway {
       addPairs(metadata, trailers);
       addPairs(initial, headers);
     } catch (error) {
-      // The driver has acted and its answer is lost, so the status is ambiguous.
+      // The driver has acted, but its answer is lost.
       const why = `the driver's answer has a header that can't be forwarded: ${messageOf(error)}`;
       return this.#answerOwn({ kind: 'ambiguous', code: Code.Internal, details: why }, answer);
     }
@@ -319,8 +318,7 @@ function toPairs(metadata: Metadata): HeaderPairs {
   );
 }
 
-/** Adds headers of the driver, but for those that belong to one connection and those that only
- * gateways may set.
+/** Adds headers of the driver, except for hop headers.
  * @throws Error for a header that can't be sent */
 function addPairs(metadata: Metadata, pairs: HeaderPairs): void {
   for (const [name, value] of pairs) {

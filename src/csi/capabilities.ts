@@ -5,9 +5,9 @@ import {
   PluginCapability_Service_TypeSchema,
 } from './generated/csi_pb.ts';
 
-/** Names of the services that a plug-in reports, such as "CONTROLLER_SERVICE". A number that
- * csi.proto does not define stays a number in text. Entries of another kind or without a type are
- * skipped, as in csi-lib-utils rpc/common.go GetPluginCapabilities. */
+/** Reads the names of the services that a plug-in reports, such as "CONTROLLER_SERVICE". A number
+ * that csi.proto does not define stays a number in text. Skips entries of another kind or without a
+ * type, as csi-lib-utils rpc/common.go GetPluginCapabilities does. */
 export function readPluginCapabilities(
   response: GetPluginCapabilitiesResponse,
 ): ReadonlySet<string> {
@@ -19,9 +19,9 @@ export function readPluginCapabilities(
   );
 }
 
-/** Names of the RPCs that a controller reports, such as "CREATE_DELETE_VOLUME". A number that
- * csi.proto does not define stays a number in text. Entries without a type are skipped, as in
- * csi-lib-utils rpc/common.go GetControllerCapabilities. */
+/** Reads the names of the RPCs that a controller reports, such as "CREATE_DELETE_VOLUME". A number
+ * that csi.proto does not define stays a number in text. Skips entries without a type, as
+ * csi-lib-utils rpc/common.go GetControllerCapabilities does. */
 export function readControllerCapabilities(
   response: ControllerGetCapabilitiesResponse,
 ): ReadonlySet<string> {

@@ -14,14 +14,14 @@ import { methodPath } from './methods.ts';
 import { redactError } from './redact-secrets.ts';
 import { Code, createNotSentError, CsiError } from './status.ts';
 
-/** How one call is made. */
+/** Settings of one call. */
 export interface CallSettings {
   /** Time for the whole call, including the wait for a connection. Also the driver's deadline. */
   readonly timeoutMs: number;
-  /** Unix time, by the clock of this process, after which the call must not reach the driver
-   * (docs/leak-proof.md, M2). Until then a call that a full gateway refuses is sent again. */
+  /** Unix ms, by this process's clock, after which the call must not reach the driver
+   * (docs/leak-proof.md, M2). Before that, a call that a full gateway refuses is repeated. */
   readonly notAfterMs?: number;
-  /** Cancels the call: it ends as Canceled, ambiguous unless it was not sent yet. */
+  /** Cancels the call. It ends as Canceled, and ambiguous unless it was not sent yet. */
   readonly signal?: AbortSignal;
   /** Whether the volume comes from an in-tree plug-in; a label of metrics. */
   readonly migrated?: boolean;
@@ -33,24 +33,23 @@ export interface CallSettings {
 export interface EncodedCall {
   readonly path: string;
   readonly message: Uint8Array;
-  /** Unix time by the clock of this process. */
+  /** Unix ms, by this process's clock. */
   readonly deadlineMs: number;
   readonly settings: CallSettings;
 }
 
-/** A way to a driver: directly, or by a gateway.
+/** Sends a call to a driver, directly or through a gateway.
  * @returns the encoded answer
- * @throws CsiError, which says who made the status; its text may have secrets of the request */
+ * @throws CsiError, which says who made the status. Its text may contain secrets of the request */
 export type SendCall = (call: EncodedCall) => Promise<Uint8Array>;
 
-/** A request as a message, as the fields of one, or already encoded. */
+/** A request: a message, its fields, or encoded. */
 type RequestOf<I extends DescMessage> = MessageInitShape<I> | Uint8Array;
 
-/** Time between two attempts at a call that a full gateway refuses, on average. */
+/** Average pause between two attempts at a call that a full gateway refuses. */
 const FULL_PAUSE_MS = 500;
 
-/** The calls to one driver. Each rejects with CsiError and nothing else, whose text has none of the
- * secrets of the request. */
+/** Calls one driver. Rejects only with CsiError, whose text contains no secret of the request. */
 export class CsiCalls {
   readonly probe = this.#query(Identity.method.probe);
   readonly getPluginInfo = this.#query(Identity.method.getPluginInfo);
@@ -64,8 +63,8 @@ export class CsiCalls {
   readonly #clock: Clock;
   readonly #showsShortSecrets: boolean;
 
-  /** @param o.showsShortSecrets  whether an error shows the driver's words although a secret of the
-   *   call is too short to be struck from them */
+  /** @param o.showsShortSecrets  whether an error shows the driver's text if a secret of the call
+   *   is too short to be removed from it */
   constructor(send: SendCall, o: { readonly clock: Clock; readonly showsShortSecrets: boolean }) {
     this.#send = send;
     this.#clock = o.clock;
@@ -104,12 +103,12 @@ export class CsiCalls {
     }
   }
 
-  /** Sends a call, and sends it again as long as it is refused because the gateway is full and it
-   * may still be sent. So only the call waits, and not the queue. */
+  /** Sends a call. Repeats it while the gateway is full and the call may still be sent, so that
+   * only this call waits and not the queue. */
   async #sendWhileFull(call: Omit<EncodedCall, 'deadlineMs'>): Promise<Uint8Array> {
     const { timeoutMs, notAfterMs = 0, signal } = call.settings;
     for (;;) {
-      // timerMs, because it becomes a timer.
+      // The deadline becomes a timer.
       const deadlineMs = this.#clock.nowMs() + timerMs(timeoutMs);
       try {
         return await this.#send({ ...call, deadlineMs });

@@ -14,7 +14,7 @@ export function toPairs(rawHeaders: readonly string[]): HeaderPairs {
   return pairs;
 }
 
-/** The value of a header that occurs exactly once; otherwise undefined. */
+/** Returns the value of a header that occurs exactly once; otherwise undefined. */
 export function getSingle(pairs: HeaderPairs, name: string): string | undefined {
   let value: string | undefined;
   for (const [key, each] of pairs) {
@@ -25,8 +25,8 @@ export function getSingle(pairs: HeaderPairs, name: string): string | undefined 
   return value;
 }
 
-// Headers of one connection (RFC 9113 section 8.2.2), those that both sides set themselves, and
-// those that gRPC does not need. Messages are not compressed between gateway and driver.
+// Headers that belong to one connection (RFC 9113 section 8.2.2), that both sides set themselves,
+// or that gRPC does not need. Gateway and driver do not compress messages.
 const HOP_HEADERS = new Set([
   'connection',
   'keep-alive',
@@ -45,15 +45,14 @@ const HOP_HEADERS = new Set([
   'grpc-message',
 ]);
 
-/** Whether a header is not forwarded: pseudo headers, those above, and `sutler-*`, which only
- * gateways may set. */
+/** Whether a header is not forwarded: pseudo headers, HOP_HEADERS, and gateways' own `sutler-*`. */
 export function isHopHeader(name: string): boolean {
   return name.startsWith(':') || name.startsWith('sutler-') || HOP_HEADERS.has(name);
 }
 
-/** Headers to forward. */
+/** Returns the headers to forward. */
 export function stripHopHeaders(pairs: HeaderPairs): OutgoingHttpHeaders {
-  // Without a prototype, a header named __proto__ is a key like any other.
+  // No prototype, so that a header named __proto__ is an ordinary key.
   const headers = Object.create(null) as Record<string, string | string[]>;
   for (const [name, value] of pairs) {
     if (isHopHeader(name)) continue;
@@ -63,18 +62,18 @@ export function stripHopHeaders(pairs: HeaderPairs): OutgoingHttpHeaders {
   return headers;
 }
 
-/** The longest time of a grpc-timeout header, 24.8 days: grpc-js reads it as an integer of 32 bits,
- * and takes a longer one for one that has passed. */
+/** The longest grpc-timeout, 24.8 days. grpc-js reads the header as a 32-bit integer, and takes a
+ * longer time for one in the past. */
 const LONGEST_MS = 2 ** 31 - 1;
 
-/** A grpc-timeout header. It may have 8 digits, so large values get a larger unit. Rounded up, so
- * that it is never 0. */
+/** Formats a grpc-timeout header. It may have 8 digits, so large values get a larger unit. Rounds
+ * up, so that it is never 0. */
 export function formatTimeout(ms: number): string {
   if (ms < 100) return `${Math.max(1, Math.ceil(ms * 1000))}u`;
   return ms < 1e8 ? `${Math.ceil(ms)}m` : `${Math.floor(Math.min(ms, LONGEST_MS) / 1000)}S`;
 }
 
-/** The text of a grpc-message header. Malformed escapes are kept as they are. */
+/** Decodes the text of a grpc-message header. Keeps malformed escapes. */
 export function decodeStatusMessage(header: string): string {
   const bytes = Buffer.from(
     header.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) =>
@@ -85,20 +84,20 @@ export function decodeStatusMessage(header: string): string {
   return bytes.toString('utf8');
 }
 
-/** The number in a grpc-status header; undefined if it is malformed. */
+/** Parses a grpc-status header; undefined if it is malformed. */
 export function parseStatusCode(text: string | undefined): number | undefined {
   return text !== undefined && /^\d{1,9}$/.test(text) ? Number(text) : undefined;
 }
 
-/** The message in a body; undefined if the body is not exactly one length-prefixed message. No peer
- * compresses one: it was not told that it may. */
+/** Extracts the message from a body; undefined if the body is not exactly one length-prefixed
+ * message. Compressed messages are refused, since sutler does not offer compression. */
 export function unframeMessage(body: Buffer): Buffer | undefined {
   if (body.length < 5 || body[0] !== 0 || body.readUInt32BE(1) !== body.length - 5)
     return undefined;
   return body.subarray(5);
 }
 
-/** An uncompressed message with its length prefix. */
+/** Adds the length prefix to an uncompressed message. */
 export function frameMessage(message: Uint8Array): Buffer {
   const body = Buffer.allocUnsafe(5 + message.length);
   body[0] = 0;

@@ -1,7 +1,7 @@
 import type { DescMethod } from '@bufbuild/protobuf';
 import { Controller, GroupController, Identity, Node } from './generated/csi_pb.ts';
 
-/** Path of a method in an HTTP/2 request, such as "/csi.v1.Controller/CreateVolume". */
+/** Returns the path of a method in an HTTP/2 request, such as "/csi.v1.Controller/CreateVolume". */
 export function methodPath(method: DescMethod): string {
   return `/${method.parent.typeName}/${method.name}`;
 }

@@ -5,18 +5,18 @@ import type { Address } from '../runtime/address.ts';
 import { timerMs } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 
-/** Flow-control window of the connection, and of each response on it. */
+/** Flow-control window of the connection, and of each response. */
 const WINDOW_BYTES = 4 * 1024 * 1024;
 
-/** Most bytes of headers or of trailers, told to the peer: most gRPC servers then send a longer
- * status as the reset of its call. nghttp2 ends the whole session over a text of 64 KiB. */
+/** Most bytes of headers or of trailers, as announced to the peer. Most gRPC servers then reset a
+ * call whose status is longer. A text of 64 KiB would make nghttp2 end the whole session. */
 const MAX_HEADER_BYTES = 60 * 1024;
 
-/** Opens an HTTP/2 session and waits for the peer's SETTINGS frame: a call to a peer that only
- * accepts connections would be ambiguous.
+/** Opens an HTTP/2 session and waits for the peer's SETTINGS frame. Without it, a call to a peer
+ * that only accepts connections would be ambiguous.
  * @returns the session, or the reason why there is none
  * @param options.timeoutMs  time for the whole set-up
- * @param options.signal     ends the attempt, and the session later on
+ * @param options.signal     ends the attempt, and later the session
  * @param options.tls        plaintext if absent */
 export function openSession(
   address: Address,
@@ -40,13 +40,13 @@ export function openSession(
     });
     let failure: string | undefined;
     const timer = setTimeout(() => {
-      failure = `it accepts connections but answers nothing (waited ${timeoutMs} ms)`;
+      failure = `it accepts connections but does not answer (waited ${timeoutMs} ms)`;
       session.destroy();
     }, timerMs(timeoutMs));
     const stop = (): void => session.destroy();
     signal.addEventListener('abort', stop, { once: true });
-    // This listener stays: without one, a later error would end the process. Calls under way learn
-    // of it from their streams.
+    // This listener stays, because a later error without one would end the process. Calls under way
+    // get errors from their streams.
     session.on('error', (error) => (failure ??= textOf(error)));
     session.once('close', () => {
       clearTimeout(timer);
@@ -68,13 +68,13 @@ function connect(address: Address, tls: ConnectionOptions | undefined): Socket {
   return connectTls({ ...tls, host, port, ALPNProtocols: ['h2'] }).setNoDelay(true);
 }
 
-/** The reason for a lost connection. A host with several addresses has one for each. */
+/** Returns the reason for a lost connection. A host with several addresses has one for each. */
 function textOf(error: Error): string {
   return error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : error.message;
 }
 
-/** A value for Node's maxSessionMemory, in MB. Node's default of 10 MB would refuse streams when
- * several messages of that size arrive together. */
+/** Computes Node's maxSessionMemory, in MB. With Node's default of 10 MB, it would refuse streams
+ * when several large messages arrive together. */
 function sessionMemoryMb(maxMessageBytes: number): number {
   return Math.max(64, Math.ceil(maxMessageBytes / 1_000_000) * 4);
 }

@@ -4,32 +4,32 @@ import { shorten } from '../runtime/printable.ts';
 import { collectSecretValues } from './redact.ts';
 import { CANCELED_DETAILS, CsiError, DEADLINE_DETAILS } from './status.ts';
 
-/** Stands for a text of the driver that is kept back because it can't be searched for secrets. */
+/** Replaces a text of the driver that can't be searched for secrets. */
 export const WITHHELD = {
   short:
     "the driver's message is withheld, because a value of the call's secret is shorter than 4 " +
-    "characters and can't be struck from it; see the driver's own log, or let jobs show it with " +
+    "characters and can't be removed from it; see the driver's own log, or let jobs show it with " +
     '--show-messages-with-short-secrets',
   unsearchable:
     "the driver's message is withheld, because it can't be searched for values of the call's " +
     "secret; see the driver's own log",
 } as const;
 
-/** Shorter values stay in a text: replacing them would garble it and show where they were. */
+/** Shorter values stay in a text. Replacing them would garble it and show where they were. */
 const MIN_CHARACTERS = 4;
-/** Values and lines that are searched for. Searching for more would stop the process for long. */
+/** Most values and lines to search for. More would block the process for too long. */
 const MAX_VALUES = 500;
-/** The longest text of a driver that is shown; with what is said around it, it fits an event. */
+/** Most characters shown of a driver's text. With the words around it, it fits an event. */
 const MAX_SHOWN_CHARACTERS = 800;
 
-/** Replaces the secrets of a call in a text of the driver: some drivers quote what they received. A
- * value is found as it is, trimmed, and by each of its lines, also as JSON (in JSON), in
- * percent-encoding, base64 (also within a longer text) and hex, in upper and lower case. */
+/** Replaces the secrets of a call in a text of the driver, since some drivers quote what they
+ * received. Finds each value as it is, trimmed, and line by line. Finds it also as JSON (in JSON),
+ * in percent-encoding, base64 (also within a longer text) and hex, in upper and lower case. */
 export function redactSecrets(text: string, secrets: Iterable<string>): string {
   const values = new Set<string>();
   for (const secret of secrets)
     for (const value of [secret, trim(secret), ...secret.split(/[\r\n]/).map(trim)])
-      // No form of a value is shorter than it is.
+      // No encoding of a value is shorter than the value.
       if (value.length >= MIN_CHARACTERS && value.length <= text.length) values.add(value);
   if (values.size > MAX_VALUES) return WITHHELD.unsearchable;
   const folded = fold(text);
@@ -51,7 +51,7 @@ export function redactSecrets(text: string, secrets: Iterable<string>): string {
   return shown + text.slice(Math.max(0, shownTo));
 }
 
-/** A value as drivers write it: among them Go's encoding/json, net/url, base64 and hex. */
+/** Encodes a value in the ways of drivers, such as Go's encoding/json, net/url, base64 and hex. */
 function formsOf(value: string): readonly string[] {
   const bytes = Buffer.from(value, 'utf8');
   const json = JSON.stringify(value).slice(1, -1);
@@ -64,7 +64,7 @@ function formsOf(value: string): readonly string[] {
     component,
     query,
     query.replaceAll('%20', '+'),
-    // What url.PathEscape leaves as it is.
+    // url.PathEscape does not encode these.
     query.replaceAll(/%(24|26|2B|3A|3D|40)/g, decodeURIComponent),
     bytes.toString('hex'),
     ...[0, 1, 2].flatMap((before) => withinBase64(bytes, before)),
@@ -75,8 +75,8 @@ function toHex(character: string): string {
   return Buffer.from(character).toString('hex');
 }
 
-/** The base64 of a value behind so many other bytes (modulo 3), without the digits that what is
- * around it changes. */
+/** Encodes a value as base64 that begins `before` bytes (modulo 3) into a longer text. Omits the
+ * digits that depend on the text around it. */
 function withinBase64(bytes: Buffer, before: number): readonly string[] {
   const all = Buffer.concat([Buffer.alloc(before), bytes]);
   const from = Math.ceil((before * 8) / 6);
@@ -86,8 +86,7 @@ function withinBase64(bytes: Buffer, before: number): readonly string[] {
 
 const AROUND = /[\s"'`]/;
 
-/** Removes white space and quotes at both ends. A loop, since a RegExp for the end of a text takes
- * quadratic time. */
+/** Removes white space and quotes at both ends. A RegExp for the end would take quadratic time. */
 function trim(text: string): string {
   let start = 0;
   let end = text.length;
@@ -96,32 +95,32 @@ function trim(text: string): string {
   return text.slice(start, end);
 }
 
-/** In lower case, as far as that keeps the length. */
+/** Converts only A to Z to lower case, which keeps the length. */
 function fold(text: string): string {
   return text.replaceAll(/[A-Z]+/g, (letters) => letters.toLowerCase());
 }
 
-/** A text of the driver as it may be shown: cut, and without the secrets of the call, or withheld
- * where a value is too short to be replaced.
- * @param o.showsShort  shows the text all the same, with the short values in it */
+/** Prepares a text of the driver to be shown: removes the secrets of the call, and cuts it.
+ * Withholds it if a secret is too short to be removed.
+ * @param o.showsShort  shows the text even so, with the short secrets in it */
 export function redactDriverText(
   text: string,
   secrets: readonly string[],
   { showsShort }: { readonly showsShort: boolean },
 ): string {
   const lengths = secrets.map((secret) => trim(secret).length);
-  // A value without characters hides nothing.
+  // An empty value is no secret.
   const hasShort = lengths.some((length) => length > 0 && length < MIN_CHARACTERS);
   if (hasShort && !showsShort) return WITHHELD.short;
-  // Cut afterwards: a part of a secret at the end would not be found.
+  // Cuts last, since a part of a secret at the end would not be found.
   return shorten(redactSecrets(text, secrets), MAX_SHOWN_CHARACTERS);
 }
 
-/** Texts that this process made itself. */
+/** Texts of this process itself. */
 const OWN_DETAILS: ReadonlySet<string> = new Set(['', CANCELED_DETAILS, DEADLINE_DETAILS]);
 
-/** The error of a call as it may go into events, logs, Redis and the dashboard. The error of a
- * request without secrets stays as it is.
+/** Removes secrets from the error of a call, for events, logs, Redis and the dashboard. Returns the
+ * same error if the request has no secrets.
  * @param o.showsShort  as for redactDriverText */
 export function redactError(
   error: CsiError,
@@ -132,7 +131,7 @@ export function redactError(
   const details = redactDetails(error.details, sent, o);
   if (details === error.details) return error;
   const { code, method, driverSaid, notForwarded, isGatewayFull, draining } = error;
-  // Without its cause, which has the driver's text as it was received.
+  // Omits the cause, which contains the driver's original text.
   return new CsiError({ code, method, driverSaid, notForwarded, isGatewayFull, draining, details });
 }
 
@@ -145,7 +144,7 @@ function redactDetails(
   try {
     secrets = collectSecretValues(schema, fromBinary(schema, request));
   } catch {
-    // A request that came encoded and does not decode: nobody knows its secrets.
+    // The request came encoded and can't be decoded, so its secrets are unknown.
     return WITHHELD.unsearchable;
   }
   return redactDriverText(details, secrets, o);

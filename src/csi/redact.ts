@@ -9,9 +9,9 @@ import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
 import { STRIPPED } from '../runtime/loggable.ts';
 import { csi_secret } from './generated/csi_pb.ts';
 
-/** A message as a JSON-like object for a log line. Keys are csi.proto's field names, sorted; unset
- * fields are left out. Fields marked csi_secret are replaced, and unknown fields of the wire format
- * are never shown. The message is not changed. */
+/** Converts a message to a JSON-like object for a log line. Keys are csi.proto's field names,
+ * sorted, without unset fields. Replaces fields marked csi_secret, and omits fields that csi.proto
+ * does not have. Does not change the message. */
 export function redact<D extends DescMessage>(
   schema: D,
   message: MessageShape<D>,
@@ -64,8 +64,8 @@ function scalarToValue(value: unknown): unknown {
   return value;
 }
 
-/** All values of the fields marked csi_secret in a request. In csi.proto such a field is a map in
- * the request itself. */
+/** Collects the values of all fields marked csi_secret in a request. In csi.proto such a field is a
+ * map at the top of the request. */
 export function collectSecretValues<D extends DescMessage>(
   schema: D,
   message: MessageShape<D>,

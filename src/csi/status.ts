@@ -1,4 +1,4 @@
-/** gRPC status codes by the Go names that upstream's events, logs and metrics use.
+/** gRPC status codes, by the Go names that upstream's events, logs and metrics use.
  * @see grpc/grpc doc/statuscodes.md for the numbers */
 export const Code = {
   OK: 0,
@@ -25,8 +25,8 @@ export type CodeName = keyof typeof Code;
 
 const NAMES: readonly string[] = Object.keys(Code);
 
-/** Go name of a code: 8 → "ResourceExhausted". A number that gRPC does not define is printed as Go
- * prints it: 17 → "Code(17)". */
+/** Returns the Go name of a code: 8 → "ResourceExhausted". Formats a number that gRPC does not
+ * define as Go does: 17 → "Code(17)". */
 export function codeName(code: number): string {
   return NAMES[code] ?? `Code(${code})`;
 }
@@ -35,38 +35,37 @@ export function codeName(code: number): string {
 export const DRIVER_STATUS_TRAILER = 'sutler-driver-status';
 /** Trailer set by the gateway: nothing was sent to the driver. */
 export const NOT_FORWARDED_TRAILER = 'sutler-not-forwarded';
-/** Trailer set by the gateway, beside the one above: the driver can be reached, and only the
- * gateway has no room for the call now. The same call may be sent again at once. */
+/** Trailer set by the gateway, with the one above: the driver can be reached, but the gateway is
+ * full. The caller may repeat the call at once. */
 export const FULL_TRAILER = 'sutler-full';
-/** Trailer set by the gateway: it is draining and forwards no new calls. The value is the number of
+/** Trailer set by the gateway: it is draining and forwards no new calls. Its value is the number of
  * volumes that the driver may still be at work on. */
 export const DRAINING_TRAILER = 'sutler-draining';
-/** Trailer of every answer of the gateway: its Unix time in milliseconds as it answers. */
+/** Trailer of every answer of the gateway: the Unix time of the answer, in milliseconds. */
 export const TIME_TRAILER = 'sutler-time';
-/** Request metadata: Unix time in milliseconds, by the gateway's clock, after which it refuses the
- * call. */
+/** Request metadata: Unix ms, by the gateway's clock, after which it refuses the call. */
 export const NOT_AFTER_METADATA = 'sutler-not-after';
 /** Request metadata, "true" or "false": whether the volume comes from an in-tree plug-in. It only
  * sets a label of the gateway's metrics. */
 export const MIGRATED_METADATA = 'sutler-migrated';
-/** Request metadata: the UID of the pod whose driver is meant. A gateway that knows that it is in
- * another one refuses the call. */
+/** Request metadata: UID of the pod whose driver is meant. A gateway in another pod refuses the
+ * call if it knows its own pod. */
 export const POD_METADATA = 'sutler-pod';
 
 /** The text of Go's context package for an expired deadline. Operators search events for it. */
 export const DEADLINE_DETAILS = 'context deadline exceeded';
 /** The text of Go's context package for a cancelled call. */
 export const CANCELED_DETAILS = 'context canceled';
-/** What is said of a call that a full gateway does not forward begins with this. */
+/** The details of a call that a full gateway does not forward begin with this. */
 export const FULL_DETAILS = 'not forwarded, the gateway is full';
-/** What is said of a call that is not sent after its NOT_AFTER_METADATA. */
+/** Details of a call that is not sent because NOT_AFTER_METADATA has passed. */
 export const tooLateDetails = (lateMs: number): string =>
-  `the driver was not asked: this run was ${lateMs} ms too late (${NOT_AFTER_METADATA}), ` +
-  'the next one asks it';
+  `the driver was not called: this run was ${lateMs} ms too late (${NOT_AFTER_METADATA}); ` +
+  'the next run calls it';
 
 /** A CSI call that did not end with OK. `message` has upstream's form: `rpc error: code =
- * ResourceExhausted desc = pool is full`. At most one of `driverSaid` and `notForwarded` is true;
- * if neither is, the error is ambiguous: the driver may or may not have acted. */
+ * ResourceExhausted desc = pool is full`. If neither `driverSaid` nor `notForwarded` is true, the
+ * error is ambiguous: the driver may or may not have acted. They are never both true. */
 export class CsiError extends Error {
   override readonly name = 'CsiError';
   readonly code: number;
@@ -74,15 +73,15 @@ export class CsiError extends Error {
   readonly codeName: string;
   /** Message of the status, without the code. */
   readonly details: string;
-  /** The gateway confirms that the driver itself returned this status. Never true when the client
+  /** The gateway confirms that the driver itself returned this status. Always false if the client
    * calls a driver without a gateway. */
   readonly driverSaid: boolean;
   /** Nothing was sent to the driver. */
   readonly notForwarded: boolean;
-  /** The gateway had no room for this call: not forwarded, although the driver can be reached. */
+  /** The gateway was full: it did not forward the call, although the driver can be reached. */
   readonly isGatewayFull: boolean;
   /** Number of volumes that the driver of a draining gateway may be at work on; undefined if the
-   * gateway did not say that it is draining. */
+   * gateway is not draining. */
   readonly draining: number | undefined;
   /** Full method path, "/csi.v1.Controller/CreateVolume". */
   readonly method: string;
@@ -102,26 +101,26 @@ export class CsiError extends Error {
 
 const RUNNING = new Set(['Canceled', 'DeadlineExceeded', 'Aborted']);
 
-/** Codes that prove nothing even if the driver itself sent them: the call goes on, or, of a
- * creation, a volume of another shape has the name. */
+/** Codes that prove nothing even if the driver itself sent them: the call may go on, or a volume
+ * with other properties has the name. */
 const NEVER_FINAL = new Set([...RUNNING, 'Unavailable', 'AlreadyExists']);
 
-/** Whether the driver itself refused, so that this call is over (invariant 5). After any other
- * error of a call that was sent, the driver may still be at work. */
+/** Whether the driver itself refused, which ends this call (invariant 5). After any other error of
+ * a call that was sent, the driver may still be at work. */
 export function isFinal({ codeName, driverSaid }: Pick<CsiError, 'codeName' | 'driverSaid'>) {
   return driverSaid && !NEVER_FINAL.has(codeName);
 }
 
-/** Whether the driver is probably still at work after a call that ended with this code. */
+/** Whether the driver is probably still at work after a call with this code. */
 export function isStillRunning(codeName: string): boolean {
   return RUNNING.has(codeName);
 }
 
-/** The facts from which a CsiError is made. */
+/** The fields from which a CsiError is made. */
 type CsiStatus = Pick<CsiError, 'code' | 'details' | 'method'> &
   Partial<Pick<CsiError, 'driverSaid' | 'notForwarded' | 'isGatewayFull' | 'draining'>>;
 
-/** The error of a call that was never sent. */
+/** Makes the error of a call that was not sent. */
 export function createNotSentError(
   status: Pick<CsiStatus, 'method' | 'code' | 'details'>,
   cause?: unknown,

@@ -19,14 +19,14 @@ import {
 } from './grpc-wire.ts';
 import { CANCELED_DETAILS, Code, CsiError, DEADLINE_DETAILS } from './status.ts';
 
-/** Who is called. */
+/** The server of a call. */
 export interface Peer {
-  /** For texts: "the driver". */
+  /** Its name in texts: "the driver". */
   readonly name: string;
   readonly headers: OutgoingHttpHeaders;
-  /** Largest response accepted of a method that may answer with a list; see answerLimit. */
+  /** Largest answer to a method that may return a list; see answerLimit. */
   readonly maxBytes: number;
-  /** What the text about a larger one says to do. */
+  /** Appended to the error about a larger answer: what to do. */
   readonly ifLarger: string;
 }
 
@@ -56,21 +56,21 @@ export interface UnaryRequest {
   /** Request metadata. */
   readonly headers: OutgoingHttpHeaders;
   readonly message: Uint8Array;
-  /** The peer's deadline, after which the call is cancelled here too; none if absent. */
+  /** The peer's deadline. After it, the call is cancelled here too. No deadline if absent. */
   readonly timeoutMs?: number | undefined;
   /** Cancels the call: the peer gets an RST_STREAM frame. If the reason is a CsiError, it becomes
    * the answer. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Sends one unary call and determines who made its status.
+/** Sends one unary call and finds out who made its status.
  *
- * This uses node:http2 and not grpc-js, because grpc-js can't tell. Its StatusObject is the same,
- * with empty metadata, for the peer's plain trailers (grpc-status and grpc-message only) and for a
- * status of its own (subchannel-call.ts: RST_STREAM, lost connection, too large, can't be parsed;
- * client.ts: OK without message), and trailers without grpc-status give a made-up code together
- * with the peer's metadata. Here a status is the peer's only if a header block with END_STREAM
- * carried one numeric grpc-status on HTTP 200. It also takes more than twice the CPU. */
+ * Uses node:http2 instead of grpc-js, which can't tell who made a status. For the peer's plain
+ * trailers (grpc-status and grpc-message only) its StatusObject is the same as for a status of its
+ * own, with empty metadata (subchannel-call.ts: RST_STREAM, lost connection, too large, can't be
+ * parsed; client.ts: OK without message). For trailers without grpc-status it makes up a code and
+ * adds the peer's metadata. Here a status is the peer's only if a header block with END_STREAM
+ * carried one numeric grpc-status on HTTP 200. grpc-js also takes more than twice the CPU. */
 export function callUnary(
   session: ClientHttp2Session,
   request: UnaryRequest,
@@ -89,8 +89,7 @@ export function callUnary(
       te: 'trailers',
     });
   } catch (error) {
-    // Node throws before it sends anything: the session is closed, got a GOAWAY, or a header is
-    // invalid.
+    // Node throws before it sends anything: a closed session, a GOAWAY, or an invalid header.
     const code = error instanceof TypeError ? Code.InvalidArgument : Code.Unavailable;
     const details = `${path} was not sent to ${peer.name}: ${messageOf(error)}`;
     return Promise.resolve({ kind: 'not-sent', code, details });
@@ -98,7 +97,7 @@ export function callUnary(
   return new Promise((resolve) => new ResponseReader(stream, request, peer, resolve));
 }
 
-/** Sends the request body and reads the response. The first of these ends the call: complete
+/** Sends the request body and reads the response. The call ends at the first of these: complete
  * trailers, a closed stream, a response that is too large, the timeout, the signal. */
 class ResponseReader {
   readonly #stream: ClientHttp2Stream;
@@ -137,7 +136,7 @@ class ResponseReader {
       this.#trailers = toPairs(raw);
     });
     stream.on('data', (chunk: Buffer) => this.#onData(chunk));
-    // Without trailers the stream was cut off or ended by a DATA frame; then 'close' follows.
+    // Without trailers the stream was cut off or ended by a DATA frame. Then 'close' follows.
     stream.on('end', () => {
       if (this.#trailers !== undefined) this.#finish(this.#parseResponse(this.#trailers));
     });
@@ -158,7 +157,7 @@ class ResponseReader {
     this.#cancel(Code.ResourceExhausted, details);
   }
 
-  /** The answer, for texts. */
+  /** Name of the answer in texts. */
   get #what(): string {
     return `${this.#peer.name}'s answer to ${this.#request.path}`;
   }
@@ -216,8 +215,8 @@ class ResponseReader {
 /** gRPC's default, which upstream keeps for all methods. */
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 
-/** The largest answer that is accepted to a call. Of csi.v1 only lists, such as ListVolumes', grow
- * with what is there.
+/** Returns the largest accepted answer to a call. In csi.v1 only lists, such as ListVolumes', grow
+ * with the number of volumes.
  * @param maxBytes  for lists, and for methods that csi.v1 does not have */
 function answerLimit(path: string, maxBytes: number): number {
   const isAboutOne = /^\/csi\.v1\.\w+\/(?!List)/.test(path);
@@ -228,7 +227,7 @@ function createAmbiguousAnswer(code: number, details: string): UnaryAnswer {
   return { kind: 'ambiguous', code, details };
 }
 
-/** The peer's status code, or why headers and trailers are not a gRPC response with a status. */
+/** Reads the peer's status code, or says why this is not a gRPC response with a status. */
 function readStatusCode(headers: HeaderPairs, trailers: HeaderPairs): number | string {
   const code = parseStatusCode(getSingle(trailers, 'grpc-status'));
   const httpStatus = getSingle(headers, ':status');

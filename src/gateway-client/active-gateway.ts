@@ -2,18 +2,17 @@ import { type DriverPlace, keyPrefix, type RedisPlace } from '../redis/key-prefi
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 
 /* The active gateway of a driver, a hash in Redis. The replicas of a driver have separate locks, so
- * only one of them at a time gets controller calls. The leading ingest writes the hash; the script
- * that marks a job before a call reads it in the same step (queue/run.ts). After a loss of Redis'
- * data the leader names a gateway again.
+ * only one at a time gets controller calls. The leader writes the hash, and does so again if Redis
+ * loses its data. The script that marks a job before a call also reads the hash (queue/run.ts).
  *
  * Fields of the hash:
- * endpoint  the active gateway
- * fence     number of changes so far. A leader names a gateway only if this number is still the
- *           one it has read, so that of two leaders only one succeeds.
- * openAt    until when calls at the gateway before may be under way, by Redis' clock; no call
- *           begins before */
+ * - endpoint: the active gateway
+ * - fence: number of changes so far. A leader names a gateway only if this number is the one it has
+ *   read, so only one of two leaders succeeds.
+ * - openAt: no call begins before this time of Redis' clock, because calls at the previous gateway
+ *   may be under way. */
 
-/** The keys of the scripts that read the active gateway. */
+/** Returns the keys for scripts that read the active gateway. */
 export function gatewayKeys({ prefix, driver }: DriverPlace) {
   return { gatewayKey: `${keyPrefix(prefix)}:gateway:${driver}` };
 }
@@ -24,8 +23,8 @@ local active, fence, openAt = unpack(redis.call('HMGET', gatewayKey, 'endpoint',
 openAt = tonumber(openAt or 0)
 `;
 
-/** Changes the active gateway, unless another leader did so since `version`. A wait that is not
- * over yet is never shortened. */
+/** Changes the active gateway, unless another leader has changed it since `version`. Never shortens
+ * a wait that is under way. */
 const nameScript = defineNamedScript({
   keys: ['gatewayKey'],
   args: { version: 'number', endpoint: 'text', waitMs: 'number' },
@@ -40,15 +39,15 @@ return {'named'}
 
 /** The active gateway as Redis has it. */
 export interface NamedGateway {
-  /** '' = none was named yet, or Redis was emptied. */
+  /** '' if none is named yet, or Redis has lost its data. */
   readonly endpoint: string;
-  /** Grows by one with each change; 0 = none yet. */
+  /** Grows by one with each change; 0 if there was none. */
   readonly version: number;
 }
 
 export type ActiveGateway = ReturnType<typeof redisActiveGateway>;
 
-/** The active gateway of a driver. Both methods reject while Redis can't be reached. */
+/** Reads and names the active gateway of a driver. Rejects while Redis can't be reached. */
 export function redisActiveGateway(place: RedisPlace) {
   const { redis } = place;
   const keys = gatewayKeys(place);
@@ -57,9 +56,9 @@ export function redisActiveGateway(place: RedisPlace) {
       const [endpoint, fence] = await redis.hmget(keys.gatewayKey, 'endpoint', 'fence');
       return { endpoint: endpoint ?? '', version: Number(fence ?? 0) };
     },
-    /** Names another one. `version`: as read. `waitMs`: how long calls at the previous gateway may
-     * still be under way, 0 where there are none.
-     * @returns false where another leader named one since `version` was read */
+    /** Names another gateway. `version`: as read. `waitMs`: how long calls at the previous gateway
+     * may still be under way, 0 if there are none.
+     * @returns false if another leader has named one since `version` was read */
     async name(choice: NamedGateway & { readonly waitMs: number }): Promise<boolean> {
       return (await nameScript.run(redis, keys, choice)).kind === 'named';
     },

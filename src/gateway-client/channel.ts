@@ -12,7 +12,7 @@ export interface ChannelOptions {
   /** Mutual TLS for TCP addresses; plaintext if absent. */
   readonly tls?: ClientTls | undefined;
   readonly clock: Clock;
-  /** Metadata of all its requests. */
+  /** Metadata of every request. */
   readonly metadata?: Readonly<Record<string, string>>;
 }
 
@@ -26,17 +26,17 @@ const RETRY_FACTOR = 1.6;
 /** A unix socket reports a lost peer; TCP needs pings to notice. */
 const PING_INTERVAL_MS = 20_000;
 const PING_TIMEOUT_MS = 10_000;
-/** Which a gateway answers without its driver. */
+/** A gateway answers this without its driver. */
 const HEALTH = '/grpc.health.v1.Health/Check';
 const ASK_TIME_MS = 1_000;
 
-/** A connection to a gateway or a driver. It passes through these states until it is closed:
+/** A connection to a gateway or a driver. States until it is closed:
  * - idle: there is no session. A call starts connecting.
  * - connecting: calls wait. Then `connected` or `failing`.
  * - failing: the last attempt failed. Calls fail at once, while it tries again every 100 ms to 2 s.
  *   Then `connected`.
- * - connected: calls are sent. A session that closes or gets a GOAWAY, or whose certificates have
- *   changed, is given up: `idle` again. Calls under way on it may still end. */
+ * - connected: it sends calls. If the session closes or gets a GOAWAY, or its certificates change,
+ *   it is `idle` again. Calls under way on the session may still end. */
 export class Channel {
   /** As formatAddress writes it. */
   readonly #address: string;
@@ -45,7 +45,7 @@ export class Channel {
   readonly #stop = new AbortController();
   readonly #stopTlsUpdates: (() => void) | undefined;
   #session: ClientHttp2Session | undefined;
-  /** Resolves with the end of the first attempt to connect; undefined while idle or connected. */
+  /** Resolves when the first attempt to connect ends; undefined while idle or connected. */
   #firstAttempt: Promise<void> | undefined;
   #isRetired = false;
   /** Why there is no session. */
@@ -75,14 +75,13 @@ export class Channel {
     return this.#session?.closed === false && !this.#session.destroyed;
   }
 
-  /** How far the gateway's clock is ahead of this process's, in ms, by the time that each of its
-   * answers has. The gateway takes it as it answers, so this is never too much, and too little by
-   * the way back. 0 for a peer that sends none. */
+  /** How far the gateway's clock is ahead of this process's, in ms, by the time in the last answer.
+   * Never too high, and too low by the answer's travel time. 0 if the peer sends no time. */
   get aheadMs(): number {
     return this.#aheadMs;
   }
 
-  /** Waits until the channel is connected, an attempt to connect has failed, or the signal aborts.
+  /** Waits until the channel is connected, an attempt has failed, or the signal aborts.
    * @returns why it is not connected */
   async connect(signal: AbortSignal): Promise<string | undefined> {
     if (this.isConnected) return undefined;
@@ -99,7 +98,7 @@ export class Channel {
     return { kind: 'not-sent', code: Code.Unavailable, details };
   }
 
-  /** Ends the connection when the calls under way have ended. */
+  /** Ends the connection after the calls under way. */
   retire(): void {
     this.#isRetired = true;
     this.#stopTlsUpdates?.();
@@ -107,13 +106,13 @@ export class Channel {
     this.#trouble = 'the client was closed';
   }
 
-  /** Ends the connection, and the calls under way as ambiguous. */
+  /** Ends the connection. Calls under way end as ambiguous. */
   close(): void {
     this.retire();
     this.#stop.abort('closed');
   }
 
-  /** New calls need a new session, and shake hands with the present certificates. */
+  /** Makes new calls open a new session with the current certificates. */
   #leaveSession(): void {
     this.#session?.close();
     this.#session = undefined;
@@ -127,7 +126,7 @@ export class Channel {
     return answer;
   }
 
-  /** Tries to connect, and after a failure again later. */
+  /** Tries to connect. After a failure, starts another attempt later. */
   async #attempt(retryMs: number): Promise<void> {
     if (this.#isRetired) return;
     const { address, tls, clock } = this.#options;
@@ -147,8 +146,8 @@ export class Channel {
     return this.#attempt(retryMs);
   }
 
-  /** Learns the gateway's clock before the first call that has a limit. Whether it answers does not
-   * matter: a driver, whose socket this may be, does not. */
+  /** Reads the gateway's clock before the first call with a limit. A driver, whose socket this may
+   * be, does not answer, and need not. */
   async #askTime(session: ClientHttp2Session): Promise<void> {
     const message = new Uint8Array(0);
     this.#aheadMs = 0;
@@ -167,13 +166,13 @@ export class Channel {
     // After a GOAWAY, calls under way may still succeed; new calls need a new session.
     session.once('goaway', lose);
     if (session.closed) lose();
-    // A connection alone keeps no process from its end. A call does, by its timer.
+    // The connection does not keep the process running. A call does, by its timer.
     session.unref();
     if (this.#options.address.kind === 'tcp') endIfSilent(session);
   }
 }
 
-/** Ends a session whose peer does not answer pings any more. */
+/** Ends a session whose peer no longer answers pings. */
 function endIfSilent(session: ClientHttp2Session): void {
   const ping = (): void => {
     if (session.destroyed) return;

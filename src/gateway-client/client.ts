@@ -18,7 +18,7 @@ import type { UnaryAnswer } from '../csi/unary-call.ts';
 import { type Clock, signalWithin, systemClock } from '../runtime/clock.ts';
 import { Channel, type ChannelOptions } from './channel.ts';
 
-/** The address is a gateway's, or a driver's socket. Without a gateway every failure is ambiguous,
+/** The address of a gateway, or of a driver's socket. Without a gateway every failure is ambiguous,
  * because nothing confirms who made the status. */
 export interface CsiClientOptions extends Omit<ChannelOptions, 'clock'> {
   readonly clock?: Clock;
@@ -26,8 +26,7 @@ export interface CsiClientOptions extends Omit<ChannelOptions, 'clock'> {
   readonly showsShortSecrets?: boolean;
 }
 
-/** The calls by one gateway. It connects when the first call is made, and finds a socket that
- * appears later within about 2 s. */
+/** Calls through one gateway. Connects at the first call, or up to 2 s after a socket appears. */
 export class CsiClient extends CsiCalls {
   readonly #channel: Channel;
 
@@ -38,7 +37,7 @@ export class CsiClient extends CsiCalls {
     this.#channel = channel;
   }
 
-  /** Ends when the calls under way have. */
+  /** Closes the connection after the calls under way. */
   retire(): void {
     this.#channel.retire();
   }
@@ -51,7 +50,7 @@ export class CsiClient extends CsiCalls {
 
 const NEVER = new AbortController().signal;
 
-/** Sends a call to a gateway, and reads from its answer who made the status.
+/** Sends a call to a gateway. Reads from its answer who made the status.
  * @throws CsiError */
 async function sendCall(channel: Channel, clock: Clock, call: EncodedCall): Promise<Uint8Array> {
   const { path, message, deadlineMs, settings } = call;
@@ -70,17 +69,14 @@ async function sendCall(channel: Channel, clock: Clock, call: EncodedCall): Prom
   if (trouble !== undefined) return fail(Code.Unavailable, trouble);
   const headers = toHeaders(settings, channel.aheadMs);
   if (headers === undefined)
-    return fail(
-      Code.InvalidArgument,
-      'not sent: its metadata has a key or value that gRPC forbids',
-    );
+    return fail(Code.InvalidArgument, 'not sent: gRPC forbids a key or value in its metadata');
   const answer = await channel.send({ path, headers, message, timeoutMs, signal });
   if (answer.kind === 'answered' && answer.code === Code.OK) return answer.message;
   throw toError(answer, path, clock.nowMs() >= deadlineMs);
 }
 
-/** The error of an answer that is no success. Our own deadline gets Go's text, which upstream's
- * events show. */
+/** Makes the error of an answer that is no success. If our own deadline has passed, uses Go's text,
+ * which upstream's events show. */
 function toError(answer: UnaryAnswer, method: string, isOver: boolean): CsiError {
   const { kind, code } = answer;
   const details = code === Code.DeadlineExceeded && isOver ? DEADLINE_DETAILS : answer.details;
@@ -89,7 +85,7 @@ function toError(answer: UnaryAnswer, method: string, isOver: boolean): CsiError
   return new CsiError({ code, details, ...said, method });
 }
 
-/** The headers of a request; undefined if its metadata can't be sent.
+/** Makes the headers of a request; undefined if its metadata can't be sent.
  * @param aheadMs  how far the gateway's clock is ahead */
 function toHeaders(
   { metadata, migrated, notAfterMs }: CallSettings,
@@ -106,8 +102,8 @@ function toHeaders(
   return headers;
 }
 
-/** What the gateway says about the status. A driver can't forge it: the gateway removes `sutler-*`
- * trailers of the driver. */
+/** Reads what the gateway says about the status. A driver can't forge it, since the gateway removes
+ * the driver's `sutler-*` trailers. */
 function readVerdict(
   trailers: HeaderPairs,
 ): Pick<CsiError, 'driverSaid' | 'notForwarded' | 'isGatewayFull' | 'draining'> {

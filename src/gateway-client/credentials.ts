@@ -18,8 +18,7 @@ import {
 } from '../runtime/tls-files.ts';
 import type { gatewayClientFlags } from './flags.ts';
 
-/** The certificates with which a client calls a gateway on TCP, and the name that it expects the
- * gateway to have. */
+/** Certificates for calls to a gateway on TCP, and the name that the gateway must have. */
 export interface ClientTls {
   readonly source: TlsSource;
   /** Name or IP address that the gateway's certificate must contain; '' for the host of the
@@ -32,7 +31,7 @@ type TlsFlags = Pick<
   'gatewayTlsCa' | 'gatewayTlsCert' | 'gatewayTlsKey' | 'gatewayTlsServerName'
 >;
 
-/** Reads the TLS files that the flags name, and watches them; undefined if there are none.
+/** Reads and watches the TLS files that the flags name; undefined if there are none.
  * @throws UsageError if only some of the files are named, or one can't be used */
 export async function openClientTls(
   flags: TlsFlags,
@@ -57,8 +56,8 @@ export function checkTlsFlags(flags: TlsFlags): TlsFiles | undefined {
   throw new UsageError('--gateway-tls-server-name is for mutual TLS: give --gateway-tls-ca too');
 }
 
-/** How a TLS connection to that address is made, with the certificates that are current now;
- * undefined for plaintext. */
+/** Makes the options of a TLS connection, with the current certificates; undefined for plaintext.
+ */
 export function tlsOptions(
   address: Address,
   tls: ClientTls | undefined,
@@ -70,7 +69,7 @@ export function tlsOptions(
     secureContext: createSecureContext({ ca, cert, key, minVersion: 'TLSv1.3' }),
     rejectUnauthorized: true,
     checkServerIdentity: (_host, certificate) => checkIdentity(expected, certificate),
-    // The SNI. RFC 6066 section 3 forbids IP addresses there, so those get a placeholder; the
+    // The SNI. RFC 6066 section 3 forbids IP addresses there, so they become a placeholder. The
     // certificate is checked against `expected`.
     servername: isIP(expected) === 0 ? expected : 'sutler-gateway',
   };

@@ -16,9 +16,9 @@ export interface DriverInfo {
 }
 
 export interface DriverWatchOptions {
-  /** Asked in their order until one responds, which is then asked first. */
+  /** Asked in order until one answers. That one is then asked first. */
   readonly gateways: GatewayPool;
-  /** Which driver must answer; '': the first one that answers. */
+  /** The driver that must answer; '': the first one that answers. */
   readonly name: string;
   readonly timeoutMs: number;
   readonly clock: Clock;
@@ -57,13 +57,13 @@ export class DriverWatch {
     });
   }
 
-  /** For /readyz: why the driver's report is missing or can't be refreshed. */
+  /** For /readyz: why the driver's report is missing or outdated. */
   get trouble(): string | undefined {
     return this.#trouble;
   }
 
-  /** Resolves when the driver has reported its name and capabilities; with undefined if the signal
-   * aborts first. */
+  /** Resolves when the driver has reported its name and capabilities. If the signal aborts first,
+   * resolves with undefined. */
   waitUntilKnown(signal: AbortSignal): Promise<DriverInfo | undefined> {
     return unlessAborted(this.#first, signal);
   }
@@ -76,8 +76,8 @@ export class DriverWatch {
     return this.#current;
   }
 
-  /** Calls the listener when the driver went away or came back.
-   * @returns ends that */
+  /** Calls the listener whenever the driver has gone away or come back.
+   * @returns a function that ends the subscription */
   onChange(listener: () => void): () => void {
     return this.#changes.subscribe(listener);
   }
@@ -92,7 +92,7 @@ export class DriverWatch {
     void this.#loop.stop();
   }
 
-  /** @returns how long to wait before the driver is asked again, in ms */
+  /** @returns the pause before the next question, in ms */
   async #poll(): Promise<number> {
     const answer = await askGateways(this.#options, this.#current?.name ?? this.#options.name);
     if (typeof answer === 'string') {
@@ -117,8 +117,8 @@ export class DriverWatch {
   }
 }
 
-/** The report of the first gateway that responds, or why none gave one.
- * @param served  name of the driver that is served; '' until it is known */
+/** Returns the report of the first gateway that answers, or why none did.
+ * @param served  name of the driver that this process serves; '' if it is not known yet */
 async function askGateways(
   { gateways, timeoutMs }: DriverWatchOptions,
   served: string,
@@ -129,7 +129,7 @@ async function askGateways(
       const info = await readDriverInfo(client, timeoutMs);
       if (served !== '' && info.name !== served)
         throw new Error(
-          `the driver behind it is ${info.name}, and ${served} is served here; ` +
+          `its driver is ${info.name}, but this process serves ${served}; ` +
             'name the right gateway or Service',
         );
       gateways.prefer(address);
@@ -146,7 +146,7 @@ async function readDriverInfo(client: CsiCalls, timeoutMs: number): Promise<Driv
   const settings = { timeoutMs };
   const { name } = await client.getPluginInfo(settings);
   if (name === '')
-    throw new Error('driver name is empty: GetPluginInfo must answer with the CSI driver’s name');
+    throw new Error('driver name is empty: GetPluginInfo must return the CSI driver’s name');
   const plugin = readPluginCapabilities(await client.getPluginCapabilities(settings));
   const controller = plugin.has('CONTROLLER_SERVICE')
     ? readControllerCapabilities(await client.controllerGetCapabilities(settings))

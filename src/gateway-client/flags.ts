@@ -7,7 +7,7 @@ const flags = perDriver({
     help:
       'Address of the csi-gateway: unix:///path or dns:///host:port. If the driver has several ' +
       'replicas, the addresses of all their gateways: repeat the flag or give a comma list; ' +
-      'one of them at a time gets the calls. In a cluster name their Service by ' +
+      'only one at a time gets calls. In a cluster, name their Service by ' +
       '--gateway-service. Must be the same for ingest and jobs.',
   },
   'gateway-tls-ca': {
@@ -45,9 +45,8 @@ const flags = perDriver({
     type: 'string',
     default: '',
     help:
-      'NAMESPACE/NAME of the headless Service of the gateways, in place of --gateway. Its ' +
-      'EndpointSlices, which ingest and jobs watch, have the pods: one of them at a time gets the ' +
-      'calls. Their certificates must contain NAME.NAMESPACE.svc, or --gateway-tls-server-name.',
+      'NAMESPACE/NAME of the headless Service of the gateways, instead of --gateway. Ingest and ' +
+      'jobs watch its EndpointSlices; only one of the pods at a time gets calls. Their certificates must contain NAME.NAMESPACE.svc, or --gateway-tls-server-name.',
   },
   timeout: {
     type: 'durationMs',
@@ -60,8 +59,8 @@ const flags = perDriver({
     type: 'bool',
     default: false,
     help:
-      'Show what the driver says about a failed call although a value of its secret is shorter ' +
-      'than 4 characters, which can’t be struck from a text. Otherwise such a message is withheld.',
+      'Show the driver’s message about a failed call even if its secret has a value with fewer ' +
+      'than 4 characters, which can’t be removed from it. Without the flag it is withheld.',
   },
 });
 

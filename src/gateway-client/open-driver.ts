@@ -27,10 +27,10 @@ interface Context {
   readonly metrics?: Registry;
 }
 
-/** Opens the gateways that the flags name and starts watching the driver behind them. Does not wait
- * for a connection. All are closed with the context.
+/** Opens the gateways that the flags name, and starts watching the driver behind them. Does not
+ * wait for a connection. The context's closers close both.
  * @param kube  to find the gateways behind a Service
- * @param name  of the driver; a gateway of another one is not used. '' if it is not known
+ * @param name  of the driver, or '' if it is not known; gateways of other drivers are not used
  * @throws UsageError for TLS files that can't be used and for addresses that must not be called */
 export async function openDriver(
   context: Context,
@@ -76,7 +76,7 @@ function openGateways(
   return new GatewayPool(() => gateways.list(), '', SERVICE_REMEDY);
 }
 
-/** The gateways of --gateway. They connect when they are first called, and close with the closers.
+/** Opens the gateways of --gateway. They connect at their first call, and close with the closers.
  * @throws UsageError for an unreadable address */
 export function openFixedGateways(
   addresses: readonly string[],
@@ -102,8 +102,7 @@ export function openFixedGateways(
 const TLS_REMEDY =
   'give --gateway-tls-ca, --gateway-tls-cert and --gateway-tls-key, or --gateway-insecure';
 
-/** Refuses flags that contradict each other, or would have others read the calls. TLS files are not
- * read.
+/** Refuses flags that contradict each other or let others read the calls. Reads no TLS files.
  * @throws UsageError */
 export function checkGatewayFlags(flags: Flags<typeof gatewayClientFlags>): void {
   const { gateway, gatewayService } = flags;

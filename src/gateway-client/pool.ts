@@ -1,10 +1,10 @@
 import type { CallSettings, CsiCalls } from '../csi/csi-calls.ts';
 import { Code, createNotSentError } from '../csi/status.ts';
 
-/** Settings of a call that the active gateway alone gets. */
+/** Settings of a call to the active gateway. */
 export interface ControllerCallSettings extends CallSettings {
-  /** Address of the gateway that gets the call, as marking the job returned it.
-   * '' if no gateway has been named, which is allowed only with a single one. */
+  /** Address of the gateway that gets the call, as marking the job returned it. '' if no gateway
+   * has been named, which is allowed only if there is a single one. */
   readonly gateway: string;
 }
 
@@ -16,20 +16,19 @@ export interface GatewayClient {
 }
 
 /** The gateways of a driver, one for each of its replicas, as flags or a Service name them; or the
- * driver itself, where this process has its socket. Calls that change a volume, and GetCapacity,
- * go to the gateway that their settings name: the other replicas may not know yet what it has
- * created. If there is no such gateway they fail with Unavailable, not forwarded. What each replica
- * answers alike is asked of the preferred one: the first, then the one that a call or prefer()
- * named last. */
+ * driver itself, if this process has its socket. Calls that change a volume, and GetCapacity, go to
+ * the gateway in their settings, because other replicas may not know its volumes yet. If the pool
+ * lacks that gateway, the call fails with Unavailable, not forwarded. Other questions go to the
+ * preferred gateway: the first one, or the one that a call or prefer() named last. */
 export class GatewayPool {
   readonly #list: () => readonly GatewayClient[];
   readonly soleAddress: string;
   readonly #remedy: string;
   #preferred = '';
 
-  /** @param list  the gateways, in a fixed order; those of a Service come and go
-   * @param soleAddress  of the only gateway; '' if there are several, or may be
-   * @param remedy  what to look at where a gateway is missing */
+  /** @param list  the gateways, in a fixed order; a Service's may change
+   * @param soleAddress  address of the only gateway; '' if there are, or may be, several
+   * @param remedy  what to check if a gateway is missing */
   constructor(list: () => readonly GatewayClient[], soleAddress: string, remedy: string) {
     this.#list = list;
     this.soleAddress = soleAddress;
@@ -40,7 +39,7 @@ export class GatewayPool {
     return this.#list();
   }
 
-  /** Why there is no gateway at all, where there is none. */
+  /** Why the pool has no gateway, if it has none. */
   get whyNone(): string {
     return `no gateway can be called: see ${this.#remedy}`;
   }
@@ -51,7 +50,7 @@ export class GatewayPool {
     return [...this.gateways].sort((a, b) => rank(a) - rank(b));
   }
 
-  /** Prefers a gateway. Does nothing for an address that is not in the pool. */
+  /** Prefers a gateway. Ignores an address that is not in the pool. */
   prefer(address: string): void {
     if (this.#find(address) !== undefined) this.#preferred = address;
   }

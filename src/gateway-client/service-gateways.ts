@@ -18,7 +18,7 @@ export interface ServiceRef {
   readonly name: string;
 }
 
-/** What to look at where a gateway is missing. */
+/** What to check if a gateway is missing. */
 export const SERVICE_REMEDY = '--gateway-service, and the pods of that Service';
 
 /** Parses --gateway-service.
@@ -34,15 +34,16 @@ export function parseService(text: string): ServiceRef {
 
 /** Where a gateway behind a Service listens. */
 interface Place {
-  /** Names it, ready or not: the leading ingest probes each, and one that drains says so. Another
-   * pod never has the same name, whatever its own name or IP address; without a pod, the host. */
+  /** Identifies the gateway, ready or not: the leader probes each, and a draining gateway says so.
+   * No other pod ever gets this name, even with equal pod name or IP address. Without a pod, the
+   * host. */
   readonly name: string;
-  /** UID of its pod; '' without one. */
+  /** UID of its pod; '' if there is none. */
   readonly pod: string;
   readonly address: Address;
 }
 
-/** What is kept of an EndpointSlice. */
+/** The part of an EndpointSlice that is kept. */
 interface Places extends Transformed {
   readonly places: readonly Place[];
 }
@@ -56,9 +57,8 @@ export interface ServiceGatewaysOptions {
   readonly metrics?: Registry | undefined;
 }
 
-/** The gateways behind a headless Service, one in each pod, as its EndpointSlices have them. A
- * gateway is called by its pod's IP address, and refuses a call that is for another pod, whose
- * address it has by now. */
+/** The gateways behind a headless Service, one in each pod of its EndpointSlices. Clients use the
+ * pod's IP address. A gateway refuses a call for another pod that had this address before. */
 export class ServiceGateways {
   readonly #options: ServiceGatewaysOptions;
   readonly #slices: Reflector<Places>;
@@ -79,14 +79,14 @@ export class ServiceGateways {
     });
   }
 
-  /** Why the list may be out of date, in one line; undefined while it is not. */
+  /** Why the list may be outdated, in one line; undefined if it is not. */
   get trouble(): string | undefined {
     return this.#slices.trouble;
   }
 
-  /** All of them, by their addresses; none before all are known. */
+  /** Returns all gateways, sorted by address; none before all are known. */
   list(): readonly GatewayClient[] {
-    // Not before all slices are known, so that none seems to be missing.
+    // Earlier, some would seem to be missing.
     if (!this.#slices.hasSynced) return [];
     const gateways = [...this.#clients].map(([address, { client }]) => ({ address, client }));
     return gateways.sort((a, b) => (a.address < b.address ? -1 : 1));
@@ -97,8 +97,8 @@ export class ServiceGateways {
     for (const { client } of this.#clients.values()) client.close();
   }
 
-  /** Makes a client for each gateway that came. The one of a gateway that went, or listens
-   * elsewhere, ends with the calls under way. */
+  /** Makes a client for each new gateway. If a gateway is gone or has another address, its client
+   * ends after the calls under way. */
   #follow(): void {
     const places = placesIn(this.#slices.list());
     for (const [name, { target, client }] of this.#clients) {
@@ -128,7 +128,7 @@ export class ServiceGateways {
   }
 }
 
-/** Name of the gateway's port in the Service, where it has several. */
+/** Name of the gateway's port in a Service with several ports. */
 const PORT_NAME = 'gateway';
 
 function toPlaces({ metadata, endpoints, ports }: EndpointSlice): Places {
@@ -147,8 +147,8 @@ function toPlaces({ metadata, endpoints, ports }: EndpointSlice): Places {
   };
 }
 
-/** A pod may be in two slices for a moment, and may have an address of each IP family. All
- * processes then take the same one. */
+/** Chooses one place per pod: a pod may briefly be in two slices, and may have an address of each
+ * IP family. All processes choose the same one. */
 function placesIn(slices: Iterable<Places>): ReadonlyMap<string, Place> {
   const found = new Map<string, Place>();
   for (const { places } of slices)

@@ -74,7 +74,7 @@ describe('a gateway with the sample driver', () => {
     await callFor('uid-1');
     const error = await failureOf(callFor('uid-0'));
     assert.equal(verdict(error), 'not-forwarded');
-    assert.match(error.message, /it is for pod uid-0, and this is uid-1/);
+    assert.match(error.message, /the call is for pod uid-0, this is uid-1/);
   });
 
   it('refuses a second create of the same name, not forwarded', async () => {
@@ -154,7 +154,7 @@ describe('a gateway with the sample driver', () => {
     );
     assert.equal(verdict(error), 'not-forwarded');
     assert.equal(error.codeName, 'Aborted');
-    assert.match(error.details, /^the driver was not asked: .* too late \(sutler-not-after\)/);
+    assert.match(error.details, /^the driver was not called: .* too late \(sutler-not-after\)/);
     const unreadable = await failureOf(
       test.client.deleteVolume(
         { volumeId: 'x' },

@@ -83,7 +83,7 @@ describe('DriverWatch', () => {
     assert.equal(watch.current().name, 'csi/example-1');
     assert.match(
       watch.trouble ?? '',
-      /the driver behind it is csi\/example-2, and csi\/example-1 is served here/,
+      /its driver is csi\/example-2, but this process serves csi\/example-1;/,
     );
     info = () => ({ name: 'csi/example-1' });
     await clock.next();
@@ -131,7 +131,7 @@ describe('DriverWatch', () => {
     await open();
     assert.match(
       watch.trouble ?? '',
-      /driver name is empty: GetPluginInfo must answer with the CSI driver’s name$/,
+      /driver name is empty: GetPluginInfo must return the CSI driver’s name$/,
     );
     assert.throws(() => watch.current(), /not known yet/);
   });

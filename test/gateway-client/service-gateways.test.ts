@@ -138,7 +138,7 @@ describe('ServiceGateways', () => {
     await until(() => addresses().includes('pod:a/of-before'), 'the slice is seen');
     const error = await failureOf(remove('pod:a/of-before'));
     assert.equal(error.notForwarded, true);
-    assert.match(error.message, /it is for pod of-before, and this is u-a/);
+    assert.match(error.message, /the call is for pod of-before, this is u-a/);
   });
 });
 
