@@ -21,13 +21,13 @@ export interface BoardsOptions {
   readonly log: Logger;
 }
 
-/** Where the router is mounted; Bull Board's page loads its assets from below it. */
+/** Path of the router. Bull Board's page loads its assets from below it. */
 export const BOARDS_PATH = '/queues';
-/** Bull Board's pages beside the bundle (scripts/bundle.mjs). */
+/** Folder of Bull Board's pages, beside the bundle (scripts/bundle.mjs). */
 const BUNDLED_UI = fileURLToPath(new URL('../bull-board-ui', import.meta.url));
 
-/** Bull Board with the queues of all drivers. Shows none before the first refresh. A driver whose
- * registration is removed by hand is shown until the dashboard starts again. */
+/** Bull Board with the queues of all drivers, or none before the first refresh. If somebody removes
+ * a driver's registration by hand, its queues are shown until the dashboard restarts. */
 export class Boards {
   readonly #router: Express;
   readonly #options: BoardsOptions;
@@ -52,7 +52,7 @@ export class Boards {
           hideDocsLink: true,
           sortQueues: true,
           locale: { lng: 'en-US' },
-          // Those of an idle queue are none; the first page has them, and Redis' address.
+          // An idle queue shows none. The first page has them, and Redis' address.
           showWorkers: false,
           hideRedisDetails: true,
           miscLinks: [{ text: 'What is pending, and why', url: '/' }],
@@ -93,7 +93,7 @@ export class Boards {
     try {
       await queue.waitUntilReady();
     } catch (error) {
-      // A BullMQ queue that failed to connect once never becomes ready.
+      // A BullMQ queue that failed to connect once is never ready again.
       await queue.close();
       throw error;
     }
@@ -102,8 +102,7 @@ export class Boards {
   }
 }
 
-/** A queue as Bull Board shows it: nobody acts there, and a job leads to the page that says why its
- * object waits. */
+/** Makes a read-only board of a queue. Each job links to the page that says why it waits. */
 function boardOf(queue: Queue): BullMQAdapter {
   const board = new BullMQAdapter(queue, {
     readOnlyMode: true,
@@ -118,7 +117,7 @@ function boardOf(queue: Queue): BullMQAdapter {
         : { displayText: 'What is pending', href: '/' };
     },
   });
-  // A job's name is only its kind; show its object too.
+  // A job's name is only its kind, so this adds its object.
   board.setFormatter('name', (job: { readonly data?: unknown }) => {
     const parsed = parseJob(job.data);
     return parsed.ok ? `${parsed.key.kind} ${keyOf(parsed.key)}` : parsed.reason;

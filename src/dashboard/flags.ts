@@ -20,9 +20,9 @@ export const flags = defineFlags({
     type: 'strings',
     default: '',
     help:
-      'Addresses and networks (10.1.0.0/16) of proxies in front of the dashboard whose ' +
-      'X-Forwarded-For and X-Forwarded-Proto are believed. Without it, all clients behind a ' +
-      'proxy share one limit of wrong passwords.',
+      'Addresses and networks (10.1.0.0/16) of proxies whose X-Forwarded-For and ' +
+      'X-Forwarded-Proto the dashboard believes. If empty, all clients behind a proxy share one ' +
+      'limit of wrong passwords.',
   },
   'dashboard-user': {
     type: 'string',
@@ -34,25 +34,25 @@ export const flags = defineFlags({
     default: '',
     env: 'SUTLER_DASHBOARD_PASSWORD',
     help:
-      'Password of the dashboard, of 12 characters at least. Set it by its variable: every user ' +
+      'Password of the operator, at least 12 characters. Set it by its variable: every user ' +
       'of the machine can read arguments. Empty: generated at start and logged once.',
   },
   'dashboard-viewer-user': {
     type: 'string',
     default: 'viewer',
-    help: 'User name of somebody who may only read, also with --dashboard-allow-actions.',
+    help: 'Name of a user who may only read, even with --dashboard-allow-actions.',
   },
   'dashboard-viewer-password': {
     type: 'string',
     default: '',
     env: 'SUTLER_DASHBOARD_VIEWER_PASSWORD',
-    help: 'Password of that user, as --dashboard-password. Empty: there is none.',
+    help: 'Password of --dashboard-viewer-user, at least 12 characters. Empty: no such user.',
   },
   'dashboard-allow-actions': {
     type: 'bool',
     default: false,
     help:
-      'Lets the operator retry a claim or volume at once. In the queues nobody acts: that would bypass ' +
-      'what keeps a key from running twice.',
+      'Lets the operator retry a claim or volume at once. The queues stay read-only, because acting ' +
+      'there could run a key twice.',
   },
 });

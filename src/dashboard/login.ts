@@ -7,10 +7,10 @@ import type { Logger } from '../runtime/log.ts';
 import { metricsIn, type Registry } from '../runtime/metrics.ts';
 import { refuse } from './refusals.ts';
 
-/** Who sends a request. */
+/** The sender of a request. */
 export interface Caller {
   readonly user: string;
-  /** Whoever may not only reads. */
+  /** Whether the user may act, or only read. */
   readonly mayAct: boolean;
 }
 
@@ -18,28 +18,28 @@ export interface LoginOptions {
   readonly accounts: readonly (Caller & { readonly password: string })[];
   readonly log: Logger;
   readonly metrics: Registry;
-  /** How long wrong passwords count; a minute if absent. */
+  /** How long wrong passwords count; by default a minute. */
   readonly failureWindowMs?: number;
 }
 
-/** Who sends a request that `login` has passed on. */
+/** Returns the sender of a request that `login` has passed on. */
 export function callerOf({ locals }: Response): Caller {
   return locals['caller'] as Caller;
 }
 
-/** Wrong passwords of a network within the window, after which none of it is looked at. */
+/** Wrong passwords within the window after which a network is refused. */
 export const MAX_FAILURES = 5;
 const WINDOW_MS = 60_000;
-/** Networks whose wrong passwords are counted. */
+/** Most networks whose wrong passwords are counted. */
 const MAX_NETWORKS = 10_000;
-/** The /64 of an IPv6 address is likely to be one person's. */
+/** A /64 of IPv6 addresses is likely to be one person's. */
 const IPV6_PREFIX_BITS = 64;
 const COOKIE = 'sutler_known';
 
-/** Passes on the requests of users, who send their password by HTTP basic. A network that has sent
- * too many wrong ones is refused even with the right one, so that the answer to a guess says
- * nothing. Not so a browser that was let in before, which a cookie proves: whoever guesses can't
- * keep it out. The cookie is worth nothing without the password. */
+/** Passes on the requests of users, who send their password by HTTP basic. After too many wrong
+ * passwords from a network, refuses even the right one, so that a guess teaches nothing. A browser
+ * that has logged in before is exempt, so that nobody can lock it out; a cookie proves that. The
+ * cookie is worth nothing without the password. */
 export function login(options: LoginOptions): RequestHandler {
   const { accounts, log, failureWindowMs = WINDOW_MS } = options;
   const failures = new QuickLRU<string, number>({
@@ -68,7 +68,7 @@ export function login(options: LoginOptions): RequestHandler {
       response.set('retry-after', String(waitSeconds));
       return refuse(response, 429, `too many wrong passwords: try again in ${waitSeconds} s`);
     }
-    // Takes the same time however many characters are right.
+    // Takes the same time for every password.
     const matches = accounts.map(({ user, password }) => isEqual(sent, `${user}:${password}`));
     const account = accounts[matches.indexOf(true)];
     if (account === undefined) {
@@ -88,7 +88,7 @@ export function login(options: LoginOptions): RequestHandler {
   };
 }
 
-/** "user:password" as HTTP basic has it; undefined: none was sent. */
+/** Reads "user:password" from HTTP basic; undefined if none was sent. */
 function credentialsOf({ headers }: Request): string | undefined {
   const [, encoded] = /^Basic ([A-Za-z0-9+/=_-]+)$/i.exec(headers.authorization ?? '') ?? [];
   return encoded === undefined ? undefined : Buffer.from(encoded, 'base64').toString();
@@ -98,9 +98,9 @@ function cookieOf({ headers }: Request): string {
   return new RegExp(`(?:^|; ?)${COOKIE}=([\\w-]+)`).exec(headers.cookie ?? '')?.[1] ?? '';
 }
 
-/** The address of the client: that of the connection, or the one that trusted proxies report. */
+/** Returns the client's address: the connection's, or the one that trusted proxies report. */
 function addressOf({ ip = '', socket }: Request): string {
-  // A proxy may report something else than an address.
+  // A proxy may report something that is not an address.
   const address = isIP(ip) === 0 ? (socket.remoteAddress ?? '') : ip;
   return address.split('%')[0] ?? '';
 }
@@ -111,7 +111,7 @@ function isEqual(given: string, expected: string): boolean {
 }
 
 function askForPassword(response: Response, detail: string): void {
-  // Not where a page's script asks: the browser's dialog would come over the page that is shown.
+  // Only for navigation: the browser's dialog would cover a page whose script asks.
   if ((response.req.headers['sec-fetch-mode'] ?? 'navigate') === 'navigate')
     response.set('www-authenticate', 'Basic realm="sutler", charset="UTF-8"');
   refuse(response, 401, detail);
@@ -122,15 +122,15 @@ export function isReading({ method }: Request): boolean {
   return method === 'GET' || method === 'HEAD';
 }
 
-/** Refuses whatever changes something and was not sent by a page of ours. A page of another site
- * may have the browser send a request, and the browser adds the password. */
+/** Refuses requests that change something, unless a page of the dashboard sent them. A page of
+ * another site can make the browser send a request, and the browser adds the password. */
 export const refuseOtherSites: RequestHandler = (request, response, next) => {
   const { 'sec-fetch-site': site, origin, host } = request.headers;
-  // A page's scripts can't set this header, and it is right also behind a proxy that rewrites Host.
+  // Scripts can't set this header, and it is right even behind a proxy that rewrites Host.
   const isOurs =
     typeof site === 'string'
       ? site === 'same-origin'
       : origin === undefined || (URL.canParse(origin) && new URL(origin).host === host);
   if (isReading(request) || isOurs) next();
-  else refuse(response, 403, 'what changes something must come from the dashboard’s own pages');
+  else refuse(response, 403, 'only the dashboard’s own pages may change something');
 };

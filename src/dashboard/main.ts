@@ -18,7 +18,7 @@ export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'dashboard', summary, table, start });
 }
 
-/** Opens everything of the dashboard; it then runs until the process closes. */
+/** Opens all parts of the dashboard, which then run until the process closes. */
 export async function start(context: DashboardContext): Promise<void> {
   const { flags, log, metrics, closers, health } = context;
   checkFlags(context);
@@ -58,7 +58,7 @@ export async function start(context: DashboardContext): Promise<void> {
   });
 }
 
-/** Reads what every page reads, so that the next look at /readyz finds a Redis that refuses it.
+/** Reads what every page reads, so that /readyz finds a Redis that refuses it.
  * @returns what Redis refuses, in one line */
 async function tryToRead(link: RedisLink, prefix: string): Promise<string | undefined> {
   try {
@@ -83,7 +83,7 @@ function checkFlags({ flags, log }: DashboardContext): void {
   if (host === undefined || !isLoopback(host))
     log.warn(
       { address },
-      'the dashboard can be reached from other machines, in plain HTTP: ' +
+      'other machines can reach the dashboard by plain HTTP: ' +
         'put a proxy with TLS in front of it',
     );
 }
@@ -98,7 +98,7 @@ function checkUser(flag: string, user: string): void {
     );
 }
 
-/** @throws UsageError, which doesn't contain the password */
+/** @throws UsageError without the password in it */
 function checkPassword(flag: string, password: string): void {
   const characters = Array.from(password);
   const isWeak =
@@ -107,6 +107,6 @@ function checkPassword(flag: string, password: string): void {
     throw new UsageError(
       `${flag} (or its variable): too weak; give at least ` +
         `${MIN_PASSWORD_LENGTH} characters, ${MIN_DIFFERENT_CHARACTERS} of them different, ` +
-        'or leave it out: then an operator’s is generated at start and logged once',
+        'or leave it out (the operator’s is then generated at start and logged once)',
     );
 }

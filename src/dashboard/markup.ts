@@ -1,6 +1,6 @@
 import { isoTime } from '../runtime/printable.ts';
 
-/** HTML that may be sent as it is. */
+/** HTML that needs no escaping. */
 export class Markup {
   readonly text: string;
   constructor(text: string) {
@@ -8,10 +8,10 @@ export class Markup {
   }
 }
 
-/** What a template of `markup` may contain; a text is escaped, undefined is nothing. */
+/** A value in a template of `markup`. A text is escaped; undefined adds nothing. */
 export type Content = Markup | string | number | undefined | readonly Content[];
 
-/** Template tag for HTML. Whatever is put in is text, unless it is Markup itself. */
+/** Template tag for HTML. Escapes every value that is not Markup. */
 export function markup(strings: TemplateStringsArray, ...contents: readonly Content[]): Markup {
   return new Markup(String.raw({ raw: strings }, ...contents.map(textOf)));
 }
@@ -28,7 +28,7 @@ function textOf(content: Content): string {
     .replaceAll("'", '&#39;');
 }
 
-/** Names, and what is said of each. */
+/** Makes a list of names and their values. */
 export function definitions(facts: Readonly<Record<string, Content>>): Markup {
   const rows = Object.entries(facts).map(
     ([name, text]) => markup`<dt>${name}</dt><dd>${text}</dd>`,
@@ -36,7 +36,7 @@ export function definitions(facts: Readonly<Record<string, Content>>): Markup {
   return markup`<dl>${rows}</dl>`;
 }
 
-/** A time, as a text that may be shorter. */
+/** Makes a time. `text` may be a shorter form. */
 export function time(ms: number, text = isoTime(ms)): Markup {
   const iso = isoTime(ms);
   return markup`<time datetime="${iso}" title="${iso}">${text}</time>`;

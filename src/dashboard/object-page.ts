@@ -4,12 +4,12 @@ import { queueName } from '../queue/queue-keys.ts';
 import { definitions, markup } from './markup.ts';
 import { fullPage } from './pages.ts';
 
-/** The path of an object's page. */
+/** Returns the path of an object's page. */
 export function pathOf({ kind, object }: Pick<Explanation, 'kind' | 'object'>): string {
   return `/${kind}s/${object.split('/').map(encodeURIComponent).join('/')}`;
 }
 
-/** The page of an object that is pending.
+/** Writes the page of a pending object.
  * @param said  what was just done; '' for nothing */
 export function objectPage(e: Explanation, nowMs: number, mayAct: boolean, said = ''): string {
   const { object, cause, kind, driver } = e;

@@ -1,7 +1,7 @@
 import { type Content, Markup, markup } from './markup.ts';
 import { RENEWAL_PATH } from './renewal.ts';
 
-/** Says why a request is refused. */
+/** Writes the page that says why a request is refused. */
 export function refusedPage(title: string, reason: string): string {
   return page(
     title,
@@ -12,7 +12,7 @@ export function refusedPage(title: string, reason: string): string {
   );
 }
 
-/** A page with the links to the others, which renews itself (renewal.ts). */
+/** Writes a page with links to the other pages. It renews itself (renewal.ts). */
 export function fullPage(title: string, body: Content): string {
   return page(
     title,
@@ -42,7 +42,7 @@ ${body}
 `.text;
 }
 
-/** Light and dark, from 320 pixels on: below 800 each row of a table is a block. */
+/** For light and dark, and from 320 pixels on. Below 800 pixels each row of a table is a block. */
 const STYLE = `
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif;
   --page: light-dark(#f4f5f7, #151a21); --card: light-dark(#fff, #1e242d);

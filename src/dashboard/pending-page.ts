@@ -9,10 +9,10 @@ import { pathOf } from './object-page.ts';
 import { fullPage } from './pages.ts';
 import type { Overview } from './pending-view.ts';
 
-/** What the first page shows of all that is pending. */
+/** The part of the pending objects that the first page shows. */
 export interface Filter {
   readonly show: 'claims' | 'volumes';
-  /** As faultId gives it; '' for all, as in the next three. */
+  /** A faultId; '' for all, as in the next three. */
   readonly fault: string;
   /** Part of "namespace/claim", or of the volume's name. */
   readonly name: string;
@@ -26,11 +26,11 @@ export interface Filter {
 export const PAGE_ROWS = 50;
 /** Faults of a page. */
 const MOST_FAULTS = 50;
-/** Characters of a reason in a row; the object's own page has all of it. */
+/** Characters of a reason in a row. The object's own page shows all of it. */
 const REASON_LENGTH = 300;
 
-/** Those of the objects that the filter asks for, of whatever fault.
- * @returns `faults`: grouped; `found`: those of the filter's fault */
+/** Finds the objects that match the filter.
+ * @returns `faults`: grouped by fault, whatever the filter's fault; `found`: only that fault's */
 export function filterPending(pending: readonly Explanation[], filter: Filter) {
   const objects = pending.filter(
     ({ object, className }) =>
@@ -45,7 +45,7 @@ export function filterPending(pending: readonly Explanation[], filter: Filter) {
 
 type Faults = ReturnType<typeof groupFaults<Explanation>>;
 
-/** What names the fault in a URL. */
+/** Returns the fault's name in a URL. */
 function faultId(e: Explanation): string {
   return createHash('sha256').update(faultOf(e)).digest('hex').slice(0, 12);
 }
@@ -54,13 +54,13 @@ interface Listing {
   readonly overview: Overview;
   readonly filter: Filter;
   readonly faults: Faults;
-  /** How many objects the filter finds. */
+  /** Number of objects that match the filter. */
   readonly found: number;
-  /** Those of the page. */
+  /** The objects on this page. */
   readonly rows: readonly Explanation[];
 }
 
-/** The first page. */
+/** Writes the first page. */
 export function pendingPage(o: Listing & { readonly redis: string }): string {
   const { drivers, atMs } = o.overview;
   const cards = drivers.map((driver) => driverCard(driver));
@@ -94,7 +94,7 @@ ${definitions(facts)}
 
 function processCard([first]: readonly DriverReport[]): Content {
   if (first === undefined)
-    return markup`<p class="note">Start sutler beside a driver, or wait until that answers.</p>`;
+    return markup`<p class="note">Start sutler beside a driver, or wait until the driver answers.</p>`;
   const items = first.state.processes.map(({ process, instance, version, lines }) => {
     const state =
       lines.length === 0 ? markup`<span class="fine">ready</span>` : bad(lines.join('; '));
@@ -142,7 +142,7 @@ function form(filter: Filter): Markup {
 </form>`;
 }
 
-/** A table whose rows are blocks on a narrow screen. */
+/** Makes a table, whose rows are blocks on a narrow screen. */
 function table(name: string, columns: readonly string[], rows: readonly (readonly Content[])[]) {
   const head = columns.map((column) => markup`<th scope="col">${column}</th>`);
   const body = rows.map((cells) => {
@@ -156,7 +156,7 @@ ${body}</tbody></table>`;
 
 const FAULT_COLUMNS = ['Cause', 'To do', 'How many', 'The oldest'] as const;
 
-/** A row for each fault. */
+/** Makes a table with a row for each fault. */
 function faultTable(faults: Faults, nowMs: number, filter: Filter): Markup {
   if (faults.length === 0) {
     const { fault, name, class: className, namespace } = filter;

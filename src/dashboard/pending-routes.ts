@@ -13,14 +13,14 @@ const OBJECTS = ['/claims/:namespace/:name', '/volumes/:name'];
 const MAY_NOT_ACT =
   'only the user of --dashboard-user may act here, and only with --dashboard-allow-actions';
 
-/** What an operator did to a job, by the query of the page that it leads to. */
+/** What the operator's action did, by the query parameter of the next page. */
 const SAID = {
   promoted: 'It is retried now.',
-  running: 'A worker is at it already: nothing was changed.',
+  running: 'A worker is already running it: nothing was changed.',
   waiting: 'It has no delayed job: nothing was changed.',
 } as const;
 
-/** The pages about what is pending, and what operators do there. */
+/** Serves the pages about what is pending, and the operator's actions there. */
 export function pendingRoutes(options: BoardsOptions): RequestHandler {
   const { link, prefix, log } = options;
   const view = new PendingView(options);
@@ -72,7 +72,7 @@ function objectOf({ params }: Request): string {
 }
 
 function unknown(object: string): RequestRefused {
-  const detail = `${object} is not pending here: it is done, gone, or of another provisioner`;
+  const detail = `${object} is not pending here: it is done, deleted, or belongs to another provisioner`;
   return new RequestRefused(404, detail);
 }
 
@@ -83,7 +83,7 @@ function parseFilter(query: Request['query']): Filter {
   const text = (name: string): string => {
     const value = query[name] ?? '';
     if (typeof value === 'string' && value.length <= MAX_FILTER_LENGTH) return value;
-    const detail = `${name}: give it once, in ${MAX_FILTER_LENGTH} characters at most`;
+    const detail = `${name}: give it once, with at most ${MAX_FILTER_LENGTH} characters`;
     throw new RequestRefused(400, detail);
   };
   const show = text('show') || 'claims';

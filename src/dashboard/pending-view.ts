@@ -29,7 +29,7 @@ export class PendingView {
     this.#options = options;
   }
 
-  /** Read half a second ago at most, or under way, for all who ask. */
+  /** Reads the overview. Concurrent callers share one read, which may be half a second old. */
   overview(): Promise<Overview> {
     this.#overview ??= this.#read(Date.now()).finally(() => {
       setTimeout(() => this.forget(), CACHE_MS).unref();
@@ -37,7 +37,7 @@ export class PendingView {
     return this.#overview;
   }
 
-  /** With what only some rows need: when each runs next. */
+  /** Adds to each object when its job runs next. */
   withJobs(shown: readonly Explanation[]): Promise<readonly Explanation[]> {
     const addJob = async (each: Explanation): Promise<Explanation> => {
       const job = await readJob(this.#placeOf(each.driver), each);
@@ -46,7 +46,7 @@ export class PendingView {
     return Promise.all(shown.map(addJob));
   }
 
-  /** Explains one object as of now; undefined: it is not pending. */
+  /** Explains one object as of now; undefined if it is not pending. */
   async explain(object: string): Promise<Explanation | undefined> {
     const { claims, volumes } = await this.overview();
     const found = [...claims, ...volumes].find((each) => each.object === object);
@@ -56,7 +56,7 @@ export class PendingView {
     return entry && explainOne(place, entry, Date.now());
   }
 
-  /** What was read is old: somebody has changed something. */
+  /** Forgets the overview, because somebody has changed something. */
   forget(): void {
     this.#overview = undefined;
   }
@@ -64,7 +64,7 @@ export class PendingView {
   async #read(nowMs: number): Promise<Overview> {
     const { link, prefix } = this.#options;
     const drivers: DriverReport[] = [];
-    // One after the other: each may be large.
+    // One by one, because each may be large.
     for (const driver of await listDrivers(link.redis, prefix))
       drivers.push(await reportDriver(this.#placeOf(driver)));
     const pending = onceEach(drivers.flatMap((each) => each.pending));
@@ -79,11 +79,11 @@ export class PendingView {
   }
 }
 
-/** Several drivers list a claim whose class does not exist. */
+/** Removes duplicates: several drivers list a claim whose class does not exist. */
 function onceEach(pending: readonly Explanation[]): readonly Explanation[] {
   const byUid = new Map<string, Explanation>();
   for (const each of pending)
-    // Of a driver that is gone, the list may be from before the class existed.
+    // A driver that is gone may have listed the claim before the class existed.
     if ((byUid.get(each.uid)?.cause.name ?? 'ClassNotFound') === 'ClassNotFound')
       byUid.set(each.uid, each);
   return [...byUid.values()].sort((a, b) => (a.sinceMs ?? 0) - (b.sinceMs ?? 0));

@@ -12,7 +12,7 @@ export class RequestRefused extends Error {
   }
 }
 
-/** Answers with a page to a browser that opens one, otherwise as RFC 9457 says. */
+/** Answers a browser that opens a page with HTML, and others with RFC 9457's JSON. */
 export function refuse(response: Response, status: number, detail: string): void {
   const title = STATUS_CODES[status] ?? '';
   response.status(status);
@@ -23,7 +23,7 @@ export function refuse(response: Response, status: number, detail: string): void
   response.type('application/problem+json').send(JSON.stringify(problem));
 }
 
-/** Answers that Redis can't be read. A page of that asks again by itself. */
+/** Answers that Redis can't be read. A browser reloads the page by itself. */
 export function sendUnavailable(response: Response, trouble: string): void {
   response.set({ 'retry-after': '3', refresh: '3' });
   refuse(response, 503, trouble);

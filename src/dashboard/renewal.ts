@@ -1,10 +1,10 @@
-/** Where the script is served, which a page with `fullPage` loads. */
+/** Path of the script, which each `fullPage` loads. */
 export const RENEWAL_PATH = '/renewal.js';
 
-/** Script of a page that renews itself: every 5 s while it can be seen, and when it comes into
- * sight again, it asks for its own URL and changes what differs. So it keeps the scroll position,
- * the focus, and what was typed or selected. What can't be renewed stays, and the header says why.
- * Without the script, a page shows the same until it is loaded again. */
+/** Script that renews its page. Every 5 s while the page is visible, and when it becomes visible,
+ * the script loads the page's URL and changes only what differs. So it keeps scroll position,
+ * focus, input and selection. If a renewal fails, the page stays, and its header says why. Without
+ * the script, a page stays the same until it is loaded again. */
 export const RENEWAL_SCRIPT = `
 const PERIOD_MS = 5_000;
 const ANSWER_MS = 10_000;
@@ -12,7 +12,7 @@ const state = document.getElementById('renewal');
 let renewedMs = Date.now();
 let isBusy = false;
 
-/** Makes \`old\` what \`next\` is. Leaves nodes that are equal, also a form with what is typed. */
+/** Makes \`old\` equal to \`next\`. Keeps equal nodes, and so the input in a form. */
 function change(old, next) {
   if (old.isEqualNode(next)) return;
   if (old.nodeName !== next.nodeName || old.nodeType !== Node.ELEMENT_NODE)
@@ -41,7 +41,7 @@ async function renew() {
   isBusy = true;
   try {
     const url = new URL(location.href);
-    // What was done when the page was opened is no news.
+    // The result of an action is shown only once.
     url.searchParams.delete('said');
     const headers = { accept: 'text/html' };
     const answer = await fetch(url, { headers, signal: AbortSignal.timeout(ANSWER_MS) });

@@ -18,13 +18,12 @@ export interface DashboardOptions extends LoginOptions, BoardsOptions {
   readonly trustedProxies: readonly string[];
 }
 
-/** Longest pause of a client that receives an answer. */
+/** Longest pause of a client while it receives an answer. */
 const IDLE_MS = 60_000;
 
-/** Starts to listen, whether or not Redis can be reached.
+/** Starts to listen, even if Redis can't be reached.
  * @returns `url`: of the first page
- * @throws UsageError when the port is taken, the address is not this machine's, or a proxy is none
- */
+ * @throws UsageError if the port is taken, or an address or proxy can't be used */
 export async function startDashboard(options: DashboardOptions) {
   const boards = new Boards(options);
   const server = createServer(TIME_LIMITS, createApp(options, boards));
@@ -55,7 +54,7 @@ function createApp(options: DashboardOptions, boards: Boards): Express {
   return app;
 }
 
-/** Has X-Forwarded-For and X-Forwarded-Proto of these proxies believed.
+/** Believes X-Forwarded-For and X-Forwarded-Proto of these proxies.
  * @throws UsageError */
 function trustProxies(app: Express, proxies: readonly string[]): void {
   try {
@@ -85,29 +84,30 @@ const securityHeaders = helmet({
     },
   },
   frameguard: { action: 'deny' },
-  // With no-referrer, the browser would hide the origin of the dashboard's own forms too.
+  // With no-referrer, the browser would also hide the origin of the dashboard's own forms.
   referrerPolicy: { policy: 'same-origin' },
-  // That is for the proxy to say, which has the TLS.
+  // The proxy with TLS sets this header.
   strictTransportSecurity: false,
 });
 
 const limitCaching: RequestHandler = (request, response, next) => {
   response.set('permissions-policy', 'camera=(), geolocation=(), microphone=()');
-  // Bull Board's files have their version in their name.
+  // Names of Bull Board's files contain their version.
   if (!request.path.startsWith(`${BOARDS_PATH}/static/`)) response.set('cache-control', 'no-store');
   next();
 };
 
-/** Node's parser lets whole URLs and control characters through, which would get into the log. */
+/** Refuses whole URLs and control characters, which Node's parser would let into the log. */
 const refuseOddPaths: RequestHandler = ({ url }, response, next) => {
   if (/^\/[\x21-\x7e]*$/.test(url)) next();
-  else refuse(response, 400, 'the request has no plain path');
+  else
+    refuse(response, 400, 'the path must begin with / and contain only printable ASCII characters');
 };
 
-/** Nobody acts in the queues, whatever Bull Board could do. */
+/** Allows no action in the queues, whatever Bull Board offers. */
 const onlyReads: RequestHandler = (request, response, next) => {
   if (isReading(request)) next();
-  else refuse(response, 403, 'nobody acts in the queues: retry a claim or volume on its own page');
+  else refuse(response, 403, 'the queues are read-only: retry a claim or volume on its own page');
 };
 
 /** Answers 503 at once while Redis can't be reached. */
@@ -118,7 +118,7 @@ function requireRedis(link: RedisLink): RequestHandler {
   };
 }
 
-/** Answers what a handler throws: a refusal, or an error of Redis. */
+/** Answers an error of a handler: a refusal, or an error of Redis. */
 function answerErrors({ log, link }: Pick<DashboardOptions, 'log' | 'link'>): ErrorRequestHandler {
   // Express recognises an error handler by its four parameters.
   return (error: unknown, { path }, response, _next) => {
