@@ -29,19 +29,6 @@ function recordWrites(): { kube: Pick<KubeClient, 'patch' | 'update'>; sent: unk
   };
 }
 
-/** Checks what a strategic patch says of the finalizers of a PV; undefined if none is sent. */
-async function patches(
-  change: typeof addFinalizer | typeof removeFinalizer,
-  metadata: Partial<ObjectMeta>,
-  expected: object | undefined,
-): Promise<void> {
-  const { kube, sent } = recordWrites();
-  await change(kube, { resource: volumes, object: object(metadata), finalizer: OURS });
-  const body = { metadata: { uid: 'u', ...expected } };
-  const patch = ['persistentvolumes', { name: 'x' }, 'strategic', body];
-  assert.deepEqual(sent, expected === undefined ? [] : [patch]);
-}
-
 describe('hasFinalizer', () => {
   it('is true for an entry of the list only', () => {
     const has = { metadata: { finalizers: ['a', OURS] } };
@@ -51,48 +38,66 @@ describe('hasFinalizer', () => {
   });
 });
 
-describe('addFinalizer', () => {
-  it('changes nothing if the object has the finalizer (P-86)', () =>
-    patches(addFinalizer, { finalizers: ['a', OURS, 'b'] }, undefined));
-
-  it('creates a missing list (P-87)', () => patches(addFinalizer, {}, { finalizers: [OURS] }));
-
-  it('fills an empty list (P-88)', () =>
-    patches(addFinalizer, { finalizers: [] }, { finalizers: [OURS] }));
-
-  it('appends to a list, and sends only our finalizer and the order (P-89)', () =>
-    patches(
-      addFinalizer,
-      { finalizers: ['a', 'b'] },
-      { finalizers: [OURS], '$setElementOrder/finalizers': ['a', 'b', OURS] },
-    ));
-});
-
-describe('removeFinalizer', () => {
+describe('the finalizers of a PV', () => {
   const terminating = { deletionTimestamp: 'now' };
   const isRemoved = { '$deleteFromPrimitiveList/finalizers': [OURS] };
-
-  it('sends null for the last one of an object that is being deleted (P-81)', () =>
-    patches(removeFinalizer, { finalizers: [OURS], ...terminating }, { finalizers: null }));
-
-  it('keeps what is added meanwhile to an object that is not being deleted', () =>
-    patches(removeFinalizer, { finalizers: [OURS] }, isRemoved));
-
-  it('changes nothing if the object lacks the finalizer (P-82)', () =>
-    patches(removeFinalizer, { finalizers: ['a'], ...terminating }, undefined));
-
-  it('keeps the others and their order (P-83)', () =>
-    patches(
+  const order = (...names: string[]) => ({ '$setElementOrder/finalizers': names });
+  type Case = readonly [
+    string,
+    typeof addFinalizer,
+    Partial<ObjectMeta>,
+    patch: object | undefined,
+  ];
+  const cases: readonly Case[] = [
+    ['are not added twice (P-86)', addFinalizer, { finalizers: ['a', OURS, 'b'] }, undefined],
+    ['are added as a new list (P-87)', addFinalizer, {}, { finalizers: [OURS] }],
+    ['fill an empty list (P-88)', addFinalizer, { finalizers: [] }, { finalizers: [OURS] }],
+    [
+      'are added by ours and the order (P-89)',
+      addFinalizer,
+      { finalizers: ['a', 'b'] },
+      { finalizers: [OURS], ...order('a', 'b', OURS) },
+    ],
+    [
+      'are null for the last one of an object that is being deleted (P-81)',
+      removeFinalizer,
+      { finalizers: [OURS], ...terminating },
+      { finalizers: null },
+    ],
+    [
+      'keep what is added meanwhile to an object that is not being deleted',
+      removeFinalizer,
+      { finalizers: [OURS] },
+      isRemoved,
+    ],
+    [
+      'are not changed without ours (P-82)',
+      removeFinalizer,
+      { finalizers: ['a'], ...terminating },
+      undefined,
+    ],
+    [
+      'keep the others and their order (P-83)',
       removeFinalizer,
       { finalizers: ['a', OURS, 'b'], ...terminating },
-      { ...isRemoved, '$setElementOrder/finalizers': ['a', 'b'] },
-    ));
-
-  it('changes nothing in an empty list (P-84)', () =>
-    patches(removeFinalizer, { finalizers: [], ...terminating }, undefined));
-
-  it('changes nothing if there is no list (P-85)', () =>
-    patches(removeFinalizer, terminating, undefined));
+      { ...isRemoved, ...order('a', 'b') },
+    ],
+    [
+      'are not changed in an empty list (P-84)',
+      removeFinalizer,
+      { finalizers: [], ...terminating },
+      undefined,
+    ],
+    ['are not changed without a list (P-85)', removeFinalizer, terminating, undefined],
+  ];
+  for (const [title, change, metadata, patch] of cases)
+    it(title, async () => {
+      const { kube, sent } = recordWrites();
+      await change(kube, { resource: volumes, object: object(metadata), finalizer: OURS });
+      const body = { metadata: { uid: 'u', ...patch } };
+      const expected = ['persistentvolumes', { name: 'x' }, 'strategic', body];
+      assert.deepEqual(sent, patch === undefined ? [] : [expected]);
+    });
 });
 
 describe('finalizers of claims and snapshots', () => {

@@ -40,19 +40,20 @@ describe('parseQuantityBytes', () => {
 });
 
 describe('formatBytes', () => {
-  it('prints 5.56 Gi, which is not a whole number of Mi, as plain bytes (A-12)', () =>
-    assert.equal(formatBytes(5970004541n), '5970004541'));
-  it('prints 5.5 Gi as 5632Mi (A-13)', () =>
-    assert.equal(formatBytes(parseQuantityBytes('5.5Gi')), '5632Mi'));
-  it('prints 5 Gi as 5Gi (A-14)', () => assert.equal(formatBytes(5n * 1024n ** 3n), '5Gi'));
-  it('prints 5.23 Mi as plain bytes (A-15)', () => assert.equal(formatBytes(5484052n), '5484052'));
-  it('prints 102400 as 100Ki (A-16)', () => assert.equal(formatBytes(102400n), '100Ki'));
-  it('prints 1000 as 1k, 1023 as it is and 1024 as 1Ki (R-18)', () => {
-    assert.deepEqual([1000n, 1023n, 1024n].map(formatBytes), ['1k', '1023', '1Ki']);
-  });
-  it('stops at Ei', () => assert.equal(formatBytes(1024n ** 7n), '1024Ei'));
-  it('prints negative magnitudes below 1024 in decimal too', () =>
-    assert.deepEqual([0n, 1n, -1000n, -1n].map(formatBytes), ['0', '1', '-1k', '-1']));
+  for (const [what, bytes, text] of [
+    ['5.56 Gi, which is not a whole number of Mi, as plain bytes (A-12)', 5970004541n],
+    ['5.5 Gi as 5632Mi (A-13)', 11n << 29n, '5632Mi'],
+    ['5 Gi as 5Gi (A-14)', 5n << 30n, '5Gi'],
+    ['5.23 Mi as plain bytes (A-15)', 5484052n],
+    ['102400 as 100Ki (A-16)', 102400n, '100Ki'],
+    ['1000 as 1k (R-18)', 1000n, '1k'],
+    ['1023 as it is (R-18)', 1023n],
+    ['1024 as 1Ki (R-18)', 1024n, '1Ki'],
+    ['1024 Ei in Ei', 1024n ** 7n, '1024Ei'],
+    ['-1000 in decimal too', -1000n, '-1k'],
+    ['0 as it is', 0n],
+  ] as const)
+    it(`prints ${what}`, () => assert.equal(formatBytes(bytes), text ?? String(bytes)));
 
   it('prints what is read as the same size, for 2,000 sizes', () => {
     const random = seeded(20261120);

@@ -267,26 +267,23 @@ describe('after a watch has ended, a reflector', () => {
     assert.deepEqual([versions, lists().length, sleptMs], [['10', '99'], 1, []]);
   });
 
-  it('backs off, without trouble, if the server ends it at once again and again', async () => {
-    const { clock, sleptMs } = recordSleeps();
-    cluster.onWatch = firstTimes(6, (_, reply) => reply.watch().end(), openWatch);
-    await follow({ clock, backoff: { startMs: 500, maxMs: 30_000 } });
-    await untilWatches(1);
-    assert.deepEqual([sleptMs.length, lists().length], [5, 1]);
-    assertBackoff(sleptMs, 500, 30_000);
-  });
-
-  it('loses no change and reports none twice if it was reset within a line', async () => {
-    await follow();
-    const bytes = Buffer.from(`${JSON.stringify({ type: 'ADDED', object: item('ü', 11) })}\n`);
-    lastWatch().write(bytes.subarray(0, bytes.indexOf(0xbc)));
-    lastWatch().drop();
-    await untilWatches(2);
-    assert.equal(watches()[1]?.query.get('resourceVersion'), '10');
-    lastWatch().write(bytes);
-    await untilChanges(3);
-    assert.deepEqual([changes[2], lists().length], ['added ü@11', 1]);
-  });
+  for (const [what, fail, times, sleeps] of [
+    ['ends', (_, reply) => reply.watch().end(), 6, 5],
+    ['refuses', refuse(500), 9, 9],
+  ] satisfies readonly (readonly [string, Handler, number, number])[])
+    it(`backs off if the server ${what} it at once again and again, and restarts after progress`, async () => {
+      const { clock, sleptMs } = recordSleeps();
+      cluster.onWatch = firstTimes(times, fail, openWatch);
+      await follow({ clock, backoff: { startMs: 500, maxMs: 30_000 } });
+      await untilWatches(1);
+      assert.equal(sleptMs.length, sleeps);
+      assertBackoff(sleptMs, 500, 30_000);
+      lastWatch().send('ADDED', item('c', 50));
+      await untilChanges(3);
+      lastWatch().drop();
+      await untilWatches(2);
+      assert.ok((sleptMs[sleeps] ?? 0) <= 500, String(sleptMs));
+    });
 
   it('resumes from its version, without a list or trouble, if it fell silent', async () => {
     const reflector = await follow({ idleTimeoutMs: 40 });
@@ -403,19 +400,6 @@ describe('while the API server refuses', () => {
       [null, 'old', null],
     );
     assert.deepEqual(changes, ['added a@1', 'added gone@3', 'added b@2', 'deleted gone@3']);
-  });
-
-  it('watches again and again, the back-off grows to its limit, and restarts after progress', async () => {
-    const { clock, sleptMs } = recordSleeps();
-    cluster.onWatch = firstTimes(9, refuse(500), openWatch);
-    await follow({ clock, backoff: { startMs: 500, maxMs: 30_000 } });
-    assert.equal(sleptMs.length, 9);
-    assertBackoff(sleptMs, 500, 30_000);
-    lastWatch().send('ADDED', item('c', 50));
-    await untilChanges(3);
-    lastWatch().drop();
-    await untilWatches(2);
-    assert.ok((sleptMs[9] ?? 0) <= 500, String(sleptMs));
   });
 
   it('connections, a reflector keeps its objects and says so', async () => {

@@ -1,133 +1,97 @@
 import assert from 'node:assert/strict';
-import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { afterEach, beforeEach, describe, it } from 'node:test';
 import { csiNodes, nodes } from '#src/kube/resources.ts';
 import { until } from '../../harness/until.ts';
-import { CapacityBed, type Stage } from './capacity-bed.ts';
+import { CapacityBed, DRIVER } from './capacity-bed.ts';
 
 const FOO = { layer0: 'foo' };
 
 describe('when nodes change, storage capacity', () => {
   let bed: CapacityBed;
-  let stage: Stage;
-  before(async () => {
-    bed = await CapacityBed.open();
-  });
   beforeEach(async () => {
-    stage = await bed.newStage();
-    await stage.addClass('a');
+    bed = await CapacityBed.open();
+    await bed.addClass('a');
   });
-  afterEach(() => stage.close());
-  after(() => bed.close());
+  afterEach(() => bed.close());
 
-  const nameOf = (node: string): { readonly name: string } => ({ name: `${stage.name}-${node}` });
-  const addNode = (node: string, labels: Readonly<Record<string, string>>): Promise<unknown> =>
-    bed.kube.create(nodes, undefined, {
-      apiVersion: 'v1',
-      kind: 'Node',
-      metadata: { ...nameOf(node), labels },
+  const patch = (resource: typeof nodes, body: object): Promise<unknown> =>
+    bed.kube.patch(resource, { name: 'one' }, { type: 'merge', body });
+  const label = (layer0: string) => patch(nodes, { metadata: { labels: { layer0 } } });
+  const register = () =>
+    patch(csiNodes, {
+      spec: { drivers: [{ name: DRIVER, nodeID: 'id', topologyKeys: ['layer0'] }] },
     });
-  const driverEntry = (...topologyKeys: string[]) => ({
-    spec: { drivers: [{ name: stage.manager.driver, nodeID: 'id', topologyKeys }] },
-  });
-  const addCsiNode = (node: string, spec: object = driverEntry('layer0')): Promise<unknown> =>
-    bed.kube.create(csiNodes, undefined, {
-      apiVersion: 'storage.k8s.io/v1',
-      kind: 'CSINode',
-      metadata: nameOf(node),
-      ...spec,
-    });
-  const patch = (resource: typeof nodes, node: string, body: object): Promise<unknown> =>
-    bed.kube.patch(resource, nameOf(node), { type: 'merge', body });
+  const addNode = (labels: Readonly<Record<string, string>> = FOO): Promise<unknown> =>
+    bed.kube.create(nodes, undefined, { metadata: { name: 'one', labels } });
+  const addCsiNode = () => bed.addCsiNode('one', ['layer0']);
 
   const refuseList = (plural: string, code: number): (() => void) => {
     const action = { kind: 'status', code } as const;
     return bed.cluster.api.faults.inject({ action, verb: 'list', plural, times: Infinity });
   };
   const uids = async (): Promise<readonly string[]> =>
-    (await stage.objects()).map(({ metadata }) => metadata.uid);
+    (await bed.objects()).map(({ metadata }) => metadata.uid);
 
-  /** Publishes one value, for the node "one". */
-  async function startWithOne(): Promise<void> {
-    await stage.addNode('one', FOO);
-    await stage.start();
-    await stage.untilSummary('a foo 1Gi');
-  }
-
-  for (const [title, resource] of [
-    ['CSINode (N-14)', csiNodes],
-    ['Node (N-15)', nodes],
-  ] as const)
-    it(`goes with the ${title}`, async () => {
-      await startWithOne();
-      await bed.kube.delete(resource, nameOf('one'));
-      await stage.untilSummary();
-    });
-
-  it('goes when the driver is no longer registered (N-16)', async () => {
-    await startWithOne();
-    await patch(csiNodes, 'one', { spec: { drivers: [] } });
-    await stage.untilSummary();
-  });
-
-  for (const [title, hasDriver, hasLabels, expected] of [
-    ['comes with driver and labels (N-17)', true, true, ['a foo 1Gi']],
-    ['does not come with labels alone (N-18)', false, true, []],
-    ['does not come with the driver alone (N-19)', true, false, []],
+  for (const [title, end, expected] of [
+    ['goes with the CSINode (M-27, N-14)', () => bed.kube.delete(csiNodes, { name: 'one' }), []],
+    ['goes with the Node (M-27, N-15)', () => bed.kube.delete(nodes, { name: 'one' }), []],
+    ['goes with the registration (N-16)', () => patch(csiNodes, { spec: { drivers: [] } }), []],
+    ['follows the value of a label (M-28, N-22)', () => label('bar'), ['a bar 2Gi']],
   ] as const)
     it(title, async () => {
-      await addNode('one', {});
-      await addCsiNode('one', { spec: { drivers: [] } });
-      await stage.start();
-      if (hasDriver) await patch(csiNodes, 'one', driverEntry('layer0'));
-      if (hasLabels) await patch(nodes, 'one', { metadata: { labels: FOO } });
-      await stage.settle();
-      await stage.untilSummary(...expected);
+      await bed.addNode('one', FOO);
+      await bed.start();
+      await bed.untilSummary('a foo 1Gi');
+      await end();
+      await bed.untilSummary(...expected);
+      await bed.settle();
+      assert.equal(await bed.counts(), `${expected.length}/${expected.length}/0`);
     });
 
-  it('comes with the Node (N-20)', async () => {
-    await addCsiNode('one');
-    await stage.start();
-    await addNode('one', FOO);
-    await stage.untilSummary('a foo 1Gi');
-  });
-
-  it('comes with the CSINode (N-21)', async () => {
-    await addNode('one', FOO);
-    await stage.start();
-    await addCsiNode('one');
-    await stage.untilSummary('a foo 1Gi');
-  });
-
-  it('follows the value of a label (N-22)', async () => {
-    await startWithOne();
-    await patch(nodes, 'one', { metadata: { labels: { layer0: 'bar' } } });
-    await stage.untilSummary('a bar 2Gi');
-  });
+  const bare = async (): Promise<void> => {
+    await addNode({});
+    await bed.addCsiNode('one', undefined);
+  };
+  for (const [title, before, first, last] of [
+    ['labels and driver, not with labels alone (N-17, N-18)', bare, () => label('foo'), register],
+    ['driver and labels, not with the driver alone (N-19)', bare, register, () => label('foo')],
+    ['the Node (N-20)', async () => {}, addCsiNode, addNode],
+    ['the CSINode (N-21)', async () => {}, addNode, addCsiNode],
+  ] as const)
+    it(`comes with ${title}`, async () => {
+      await before();
+      await bed.start();
+      await first();
+      await bed.settle();
+      assert.equal(await bed.summary(), '');
+      await last();
+      await bed.untilSummary('a foo 1Gi');
+    });
 
   it('stays as it is until all nodes are listed (N-23)', async () => {
-    await stage.addNode('one', FOO);
-    await stage.addObject('of-before', { className: 'a', segment: FOO });
+    await bed.addNode('one', FOO);
+    await bed.addObject('of-before', { className: 'a', segment: FOO });
     const before = await uids();
     const lift = refuseList('csinodes', 503);
     let hasStarted = false;
-    const starting = stage.start().then(() => (hasStarted = true));
+    const starting = bed.start().then(() => (hasStarted = true));
     const lists = (): number => bed.cluster.api.requests.snapshot()['list csinodes'] ?? 0;
     const earlier = lists();
     await until(() => lists() >= earlier + 2, 'nodes are asked for again');
     assert.deepEqual([hasStarted, await uids()], [false, before]);
     lift();
     await starting;
-    assert.deepEqual([await stage.summary(), await uids()], [['a foo 1Gi'], before]);
+    assert.deepEqual([await bed.summary(), await uids()], ['a foo 1Gi', before]);
   });
 
   it('waits where listing is refused, and says which right lacks (R-31)', async () => {
-    await stage.addNode('one', FOO);
+    await bed.addNode('one', FOO);
     const lift = refuseList('csistoragecapacities', 403);
-    const starting = stage.start();
-    await until(() => /grant list and watch/.test(stage.trouble ?? ''), 'it says what to grant');
+    const starting = bed.start();
+    await until(() => /grant list and watch/.test(bed.trouble ?? ''), 'it says what to grant');
     lift();
     await starting;
-    await stage.untilSummary('a foo 1Gi');
-    assert.equal(stage.trouble, undefined);
+    await bed.untilSummary('a foo 1Gi');
+    assert.equal(bed.trouble, undefined);
   });
 });
