@@ -362,6 +362,8 @@ export class CapacityController {
     // The watch may show the object later.
     const { name } = made.metadata;
     if (!entry.objects.has(name)) entry.objects.set(name, transformCapacity(made));
+    // The watch may have shown an object of somebody else before the API server answered.
+    if (entry.objects.size > 1) this.#add(entry);
   }
 
   async #updateObject(

@@ -93,16 +93,11 @@ describe('healthAfterProbe', () => {
     assert.deepEqual(second, expected);
   });
 
-  it('forgets failures after an answer', () => {
-    assert.deepEqual(healthAfterProbe(down(5_000), { kind: 'reachable' }, NOW), reachable);
-  });
-
-  it('leaves a gateway drained that has said so and is gone', () => {
-    const failed = { kind: 'failed', reason: 'refused' } as const;
-    assert.deepEqual(healthAfterProbe(draining(0), failed, NOW), draining(0));
-  });
-
-  it('takes a gateway that answers again after a drain as reachable', () => {
-    assert.deepEqual(healthAfterProbe(draining(0), { kind: 'reachable' }, NOW), reachable);
-  });
+  const failed = { kind: 'failed', reason: 'refused' } as const;
+  for (const [title, before, probe, after] of [
+    ['forgets failures after an answer', down(5_000), reachable, reachable],
+    ['leaves a gateway drained that is gone', draining(0), failed, draining(0)],
+    ['takes one that answers again after a drain as reachable', draining(0), reachable, reachable],
+  ] as const)
+    it(title, () => assert.deepEqual(healthAfterProbe(before, probe, NOW), after));
 });

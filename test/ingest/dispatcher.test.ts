@@ -152,7 +152,7 @@ describe('Dispatcher', () => {
   });
 
   describe('gives a claim', () => {
-    it('its entry in the journal before its job (J1)', async (t) => {
+    it('its entry in the journal before its job, which names the object with it (J1)', async (t) => {
       begin();
       let hadEntry: Promise<boolean> | undefined;
       const { add } = work;
@@ -162,14 +162,10 @@ describe('Dispatcher', () => {
         return add.apply(work, given);
       });
       await queue();
-      assert.deepEqual([await hadEntry, await hasJob()], [true, true]);
-    });
-
-    it('a job that names the object with its entry', async () => {
-      begin();
-      await queue();
+      assert.equal(await hadEntry, true);
       const name = `${journalPlace().lease}-journal-0`;
       assert.deepEqual(await dataOf(), { v: 1, ...key, journal: name });
+      assert.deepEqual([...dispatcher.entries()], [key], 'it counts as outstanding');
     });
 
     it('no job while the API server refuses its entry, and says so', async () => {
@@ -185,23 +181,19 @@ describe('Dispatcher', () => {
       assert.equal(await hasEntry(), true);
     });
 
-    it('no job and no entry if it is gone, and has none', async () => {
+    it('no job and no entry for a promotion alone, nor if it is gone and has none', async () => {
       begin();
+      dispatcher.promote(key);
+      await dispatcher.waitUntilFlushed();
+      assert.deepEqual([await hasJob(), await hasEntry()], [false, false]);
       claims.clear();
       await queue();
       assert.deepEqual([await hasJob(), await hasEntry()], [false, false]);
     });
 
-    it('a job if it is gone, and has an entry (J3)', async () => {
+    it('a job whose calls of before may be at work, if an earlier leader noted it, gone or not (J3)', async () => {
       await journal.add([claims.get(key.uid) ?? assert.fail()]);
       claims.clear();
-      begin();
-      await queue();
-      assert.equal(await hasJob(), true);
-    });
-
-    it('a job whose calls of before may be at work, if an earlier leader noted it (J3)', async () => {
-      await journal.add([claims.get(key.uid) ?? assert.fail()]);
       begin();
       await queue();
       const leftMs = Number((await dataOf())['until']) - Date.now();
@@ -214,13 +206,6 @@ describe('Dispatcher', () => {
       begin();
       await queue();
       assert.equal((await dataOf())['journal'], '');
-    });
-
-    it('no job for a promotion alone', async () => {
-      begin();
-      dispatcher.promote(key);
-      await dispatcher.waitUntilFlushed();
-      assert.deepEqual([await hasJob(), await hasEntry()], [false, false]);
     });
 
     it('one write of the journal for many that come together, and no list', async () => {
@@ -296,13 +281,7 @@ describe('Dispatcher', () => {
       assert.deepEqual([await hasEntry(), await hasJob()], [false, false]);
     });
 
-    it('is added at once where the claim’s UID has no entry', async () => {
-      begin();
-      await queue(deletion);
-      assert.equal(await hasJob(deletion), true);
-    });
-
-    it('is added once more for an event that came during its run', async () => {
+    it('is added at once where no entry has its UID, and once more for an event during its run', async () => {
       begin();
       const release = startWorker('volume');
       dispatcher.ensureQueued(deletion);
@@ -384,11 +363,5 @@ describe('Dispatcher', () => {
       await dispatcher.waitUntilFlushed();
       assert.deepEqual([await hasJob(), outdated], [true, 1]);
     });
-  });
-
-  it('takes the keys of the entries for outstanding', async () => {
-    begin();
-    await queue();
-    assert.deepEqual([...dispatcher.entries()], [key]);
   });
 });

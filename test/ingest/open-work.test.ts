@@ -43,18 +43,19 @@ describe('a claim that is to get a job', () => {
   };
 
   const NEEDS_NONE = { needsNode: false, reads: 0 };
-
-  it('needs no node where one was selected after the copy was made', async () =>
-    assert.deepEqual(await plan(at(), at('n'), true), { needsNode: false, reads: 1 }));
-
-  it('needs a node where none is selected', async () =>
-    assert.deepEqual(await plan(at(), at(), true), { needsNode: true, reads: 1 }));
-
-  it('is not read where its copy names a node', async () =>
-    assert.deepEqual(await plan(at('n'), at('n'), true), NEEDS_NONE));
-
-  it('is not read by a process that serves all nodes', async () =>
-    assert.deepEqual(await plan(at(), at(), false), NEEDS_NONE));
+  for (const [title, copy, now, servesOneNode, expected] of [
+    [
+      'needs no node if one was selected after its copy',
+      at(),
+      at('n'),
+      true,
+      { needsNode: false, reads: 1 },
+    ],
+    ['needs a node where none is selected', at(), at(), true, { needsNode: true, reads: 1 }],
+    ['is not read where its copy names a node', at('n'), at('n'), true, NEEDS_NONE],
+    ['is not read by a process that serves all nodes', at(), at(), false, NEEDS_NONE],
+  ] as const)
+    it(title, async () => assert.deepEqual(await plan(copy, now, servesOneNode), expected));
 
   it('gets none if its volume was written meanwhile', async () =>
     assert.equal((await plan(at(), at(), false, true)).needsNode, undefined));

@@ -24,42 +24,30 @@ describe('ProvisioningPause', () => {
     pause = new ProvisioningPause(log);
   });
 
-  it('allows new work once the Lease says nothing of a drain', () => {
+  it('allows new work once the Lease says nothing of a drain, until this ingest leads no more', () => {
     const answers = [pause.isNewWorkAllowed];
-    for (const each of [ALLOWED, DRAINED]) {
+    for (const each of [ALLOWED, DRAINED, ALLOWED]) {
       pause.learn(each, true);
       answers.push(pause.isNewWorkAllowed);
     }
-    assert.deepEqual(answers, [false, true, false]);
+    pause.forget();
+    answers.push(pause.isNewWorkAllowed);
+    assert.deepEqual(answers, [false, true, false, true, false]);
   });
 
-  it('logs the begin and the end of a drain once each', () => {
-    for (const each of [ALLOWED, DRAINED, DRAINED, ALLOWED, ALLOWED]) pause.learn(each, true);
+  it('logs the begin and the end of a drain once each, and notes it on /readyz meanwhile', () => {
+    pause.learn(DRAINED, false);
+    assert.equal(pause.note, undefined, 'this ingest does not lead');
+    for (const each of [ALLOWED, DRAINED, DRAINED]) pause.learn(each, true);
+    assert.match(pause.note ?? '', /^drained: .* sutler drain --undo$/);
+    for (const each of [ALLOWED, ALLOWED]) pause.learn(each, true);
+    assert.equal(pause.note, undefined);
     assert.equal(lines.length, 2);
     assert.match(
       lines[0] ?? '',
       /drained: sutler begins no creation or deletion until sutler drain --undo/,
     );
     assert.match(lines[1] ?? '', /the drain has ended/);
-  });
-
-  it('notes on /readyz that sutler is drained, while it is', () => {
-    pause.learn(DRAINED, true);
-    assert.match(pause.note ?? '', /^drained: .* sutler drain --undo$/);
-    pause.learn(ALLOWED, true);
-    assert.equal(pause.note, undefined);
-  });
-
-  it('knows nothing any more when this ingest does not lead', () => {
-    pause.learn(ALLOWED, true);
-    pause.forget();
-    assert.equal(pause.isNewWorkAllowed, false);
-  });
-
-  it('learns nothing of a drain while this ingest does not lead', () => {
-    pause.learn(DRAINED, false);
-    assert.equal(pause.isNewWorkAllowed, false);
-    assert.equal(pause.note, undefined);
   });
 
   it('tells its subscribers when it is allowed, and not when it is halted', () => {

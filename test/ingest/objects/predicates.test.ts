@@ -7,11 +7,10 @@ import {
   volumeNeed,
   type PredicateDriver,
 } from '#src/ingest/objects/predicates.ts';
-import type { Claim, Class, Volume } from '#src/kube/objects.ts';
+import type { Claim, Volume } from '#src/kube/objects.ts';
 import { aClaim, aClass, aVolume, DRIVER } from '../../volumes/builders.ts';
 
 const GA = 'volume.kubernetes.io/storage-provisioner';
-const BETA = 'volume.beta.kubernetes.io/storage-provisioner';
 const MIGRATED_TO = 'pv.kubernetes.io/migrated-to';
 const NODE = 'volume.kubernetes.io/selected-node';
 const IN_TREE = 'kubernetes.io/in-tree';
@@ -26,27 +25,6 @@ const cloning: PredicateDriver = {
   ...driver,
   controllerCapabilities: new Set(['CREATE_DELETE_VOLUME', 'CLONE_VOLUME']),
 };
-const late = aClass({ volumeBindingMode: 'WaitForFirstConsumer' });
-
-interface Case {
-  readonly annotations?: Record<string, string>;
-  readonly spec?: Partial<Claim['spec']>;
-  /** null = the class is missing. */
-  readonly cls?: Class | null;
-  readonly hasVolume?: boolean;
-}
-
-function describeNeed({
-  annotations = { [GA]: DRIVER },
-  spec = {},
-  cls = aClass(),
-  hasVolume = false,
-}: Case): string {
-  const lookups = { classOf: () => cls ?? undefined, hasVolume: () => hasVolume };
-  const need = claimNeed(aClaim({ metadata: { annotations }, spec }), driver, lookups);
-  return need.kind === 'job' ? 'job' : need.reason;
-}
-
 describe('claimNeed', () => {
   const lookups = { classOf: () => aClass(), hasVolume: () => false };
 
@@ -63,86 +41,30 @@ describe('claimNeed', () => {
     assert.equal(need.kind, 'ignore');
   });
 
-  const accepted: Readonly<Record<string, Case>> = {
-    'for the driver (P-46)': {},
-    'for the in-tree name, migrated to the driver (P-04, P-47, P-55)': {
-      annotations: { [GA]: IN_TREE, [MIGRATED_TO]: DRIVER },
-    },
-    'for the driver whose class has the in-tree name (P-04)': {
-      cls: aClass({ provisioner: IN_TREE }),
-    },
-    'with WaitForFirstConsumer and a node, by the beta annotation (P-57)': {
-      annotations: { [BETA]: DRIVER, [NODE]: 'n' },
-      cls: late,
-    },
-    'with WaitForFirstConsumer and a node, by the GA annotation (P-58)': {
-      annotations: { [GA]: DRIVER, [NODE]: 'n' },
-      cls: late,
-    },
-    'whose class has no binding mode (R-40)': { cls: aClass() },
-  };
-  for (const [title, given] of Object.entries(accepted))
-    it(`accepts a claim ${title}`, () => assert.equal(describeNeed(given), 'job'));
-
-  const ignored: readonly [title: string, Case, reason: RegExp][] = [
-    ['that names its volume (P-06, P-48)', { spec: { volumeName: 'pv' } }, /already names its vol/],
-    ['without annotation and class (P-49)', { annotations: {}, cls: null }, /not annotated/],
+  // test/volumes/eligibility.test.ts has all reasons.
+  const migrated = { [GA]: IN_TREE, [MIGRATED_TO]: DRIVER };
+  for (const [title, annotations, found, reason] of [
+    ['makes one for the in-tree name, migrated to the driver (P-04)', migrated, {}, undefined],
+    ['makes none for another provisioner', { [GA]: 'other' }, {}, /for provisioner other/],
     [
-      'for another provisioner (P-01, P-50)',
-      { annotations: { [GA]: 'other' } },
-      /provisioner other/,
+      'makes none if its volume exists (P-02, R-01)',
+      { [GA]: DRIVER },
+      { hasVolume: () => true },
+      /volume of the claim exists/,
     ],
     [
-      'for another one by the beta (P-51)',
-      { annotations: { [BETA]: 'other' } },
-      /provisioner other/,
-    ],
-    ['without annotation (P-52)', { annotations: {} }, /not annotated/],
-    [
-      'for another provisioner by the GA annotation, ours by the beta one (P-53)',
-      { annotations: { [GA]: 'other', [BETA]: DRIVER } },
-      /provisioner other/,
-    ],
-    [
-      'for the in-tree name, not migrated (P-54)',
-      { annotations: { [GA]: IN_TREE } },
-      /for provisioner kubernetes.io\/in-tree/,
-    ],
-    [
-      'for the in-tree name, migrated to another driver (P-54)',
-      { annotations: { [GA]: IN_TREE, [MIGRATED_TO]: 'other' } },
-      /for provisioner kubernetes.io\/in-tree/,
-    ],
-    [
-      'for another provisioner, though annotated as migrated to the driver',
-      { annotations: { [GA]: 'other', [MIGRATED_TO]: DRIVER } },
-      /provisioner other/,
-    ],
-    ['with WaitForFirstConsumer and no node (P-56)', { cls: late }, /no node is selected/],
-    [
-      'with WaitForFirstConsumer and an empty node',
-      { annotations: { [GA]: DRIVER, [NODE]: '' }, cls: late },
-      /no node/,
-    ],
-    [
-      'whose GA annotation is empty, ours by the beta one (R-03)',
-      { annotations: { [GA]: '', [BETA]: DRIVER } },
-      /for provisioner $/,
-    ],
-    [
-      'whose class is missing, with that reason (P-07, R-04)',
-      { cls: null },
+      'makes none if its class is missing, and names it (P-07, R-04)',
+      { [GA]: DRIVER },
+      { classOf: () => undefined },
       /^storageClass "class" not found$/,
     ],
-    [
-      'whose class belongs to another driver (R-05)',
-      { cls: aClass({ provisioner: 'other' }) },
-      /belongs to provisioner other/,
-    ],
-    ['whose volume exists (P-02, R-01)', { hasVolume: true }, /volume of the claim exists/],
-  ];
-  for (const [title, given, reason] of ignored)
-    it(`ignores a claim ${title}`, () => assert.match(describeNeed(given), reason));
+  ] as const)
+    it(title, () => {
+      const claim = aClaim({ metadata: { annotations } });
+      const need = claimNeed(claim, driver, { ...lookups, ...found });
+      if (reason === undefined) assert.equal(need.kind, 'job');
+      else assert.match(need.kind === 'ignore' ? need.reason : '', reason);
+    });
 
   const cloneSource = (change: Partial<Claim['metadata']>): Claim =>
     aClaim({
@@ -206,13 +128,11 @@ describe('judgeClaimChange', () => {
     it(`asks for ${what}`, () =>
       assert.equal(judgeClaimChange(claim, aClaim(), true, driver), verdict));
 
-  it('asks for a job of a claim that needed no job before', () => {
+  it('asks for a job of a claim that needed none before: now, if the controller asked before', () => {
     const before = aClaim({ metadata: { annotations: {} } });
     assert.equal(judgeClaimChange(aClaim(), before, false, driver), 'ensureQueued');
+    assert.equal(judgeClaimChange(aClaim(), aClaim(), false, driver), 'enqueueNow');
   });
-
-  it('asks for one now if the volume controller asked for a volume before', () =>
-    assert.equal(judgeClaimChange(aClaim(), aClaim(), false, driver), 'enqueueNow'));
 
   it('asks for one if a clone source is deleted and the driver clones', () => {
     const source = aClaim({ metadata: { finalizers } });
@@ -228,23 +148,22 @@ describe('judgeVolumeChange', () => {
     return { ...volume, metadata: { ...volume.metadata, resourceVersion: 'next' } };
   };
 
-  it('asks for a job now if a new policy changes what must be done', () => {
-    const retained = edited({ spec: { persistentVolumeReclaimPolicy: 'Retain' } });
-    assert.equal(judgeVolumeChange(retained, released, driver), 'enqueueNow');
-  });
-
-  it('asks for one now at other changes, such as an annotation that names a secret', () =>
-    assert.equal(judgeVolumeChange(edited(), released, driver), 'enqueueNow'));
-
-  it('promotes a delayed one if the deletion begins, or for a change after that', () => {
-    const deleted = edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } });
-    assert.equal(judgeVolumeChange(deleted, released, driver), 'promote');
-    const later = { ...deleted, metadata: { ...deleted.metadata, resourceVersion: 'later' } };
-    assert.equal(judgeVolumeChange(later, deleted, driver), 'promote');
-  });
-
-  it('asks for none if the volume was only listed again', () =>
-    assert.equal(judgeVolumeChange(aVolume(), released, driver), undefined));
+  const retained = edited({ spec: { persistentVolumeReclaimPolicy: 'Retain' } });
+  const deleted = edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } });
+  const later = { ...deleted, metadata: { ...deleted.metadata, resourceVersion: 'later' } };
+  for (const [title, volume, before, verdict] of [
+    [
+      'asks for a job now if a new policy changes what must be done',
+      retained,
+      released,
+      'enqueueNow',
+    ],
+    ['asks for one now at other changes, as of an annotation', edited(), released, 'enqueueNow'],
+    ['promotes a delayed one if the deletion begins', deleted, released, 'promote'],
+    ['promotes it for a change after that', later, deleted, 'promote'],
+    ['asks for none if the volume was only listed again', aVolume(), released, undefined],
+  ] as const)
+    it(title, () => assert.equal(judgeVolumeChange(volume, before, driver), verdict));
 });
 
 describe('volumeNeed', () => {
