@@ -172,7 +172,7 @@ describe('snapshot sweep', () => {
     assert.equal(asked, 0);
   });
 
-  it('keeps the finalizer while the journal can’t be read or names the snapshot, and sweeps again', async () => {
+  it('keeps the finalizer while the journal can’t be read, and sweeps again', async () => {
     await snapshot('s');
     sources = undefined;
     start({ intervalMs: 10 });
