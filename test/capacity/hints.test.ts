@@ -6,34 +6,27 @@ import { classHint, segmentHint, segmentOfTerm, volumeHints } from '#src/capacit
 const isIn = (key: string, ...values: string[]) => ({ key, operator: 'In', values });
 
 describe('the segment of a term of a node affinity', () => {
-  const refused: Readonly<Record<string, NodeSelectorTerm>> = {
-    'fields (M-29)': { matchFields: [isIn('metadata.name', 'n1')] },
-    'another operator (M-30)': {
-      matchExpressions: [{ key: 'a', operator: 'NotIn', values: ['1'] }],
-    },
-    'two values (M-31)': { matchExpressions: [isIn('a', '1', '2')] },
-    'no value': { matchExpressions: [{ key: 'a', operator: 'In' }] },
-  };
-  for (const [title, term] of Object.entries(refused))
-    it(`can't be told with ${title}`, () => assert.equal(segmentOfTerm(term), undefined));
-
-  it('has the value of one expression (M-32)', () =>
-    assert.deepEqual(segmentOfTerm({ matchExpressions: [isIn('a', '1')] }), [['a', '1']]));
-
-  for (const [title, ...keys] of [
-    ['has the values of two expressions (M-33)', 'a', 'b'],
-    ['is sorted by key (M-34)', 'b', 'a'],
-  ] as const)
-    it(title, () => {
-      const matchExpressions = keys.map((key) => isIn(key, key.toUpperCase()));
-      const segment = [
+  const cases: readonly (readonly [string, NodeSelectorTerm, segment?: unknown])[] = [
+    ['is unknown with fields (M-29)', { matchFields: [isIn('metadata.name', 'n1')] }],
+    [
+      'is unknown with another operator (M-30)',
+      { matchExpressions: [{ key: 'a', operator: 'NotIn', values: ['1'] }] },
+    ],
+    ['is unknown with two values (M-31)', { matchExpressions: [isIn('a', '1', '2')] }],
+    ['is unknown with no value', { matchExpressions: [{ key: 'a', operator: 'In' }] }],
+    ['has one value (M-32)', { matchExpressions: [isIn('a', '1')] }, [['a', '1']]],
+    [
+      'has the values of two expressions, sorted by key (M-33, M-34)',
+      { matchExpressions: [isIn('b', 'B'), isIn('a', 'A')] },
+      [
         ['a', 'A'],
         ['b', 'B'],
-      ];
-      assert.deepEqual(segmentOfTerm({ matchExpressions }), segment);
-    });
-
-  it('is the whole cluster without expressions', () => assert.deepEqual(segmentOfTerm({}), []));
+      ],
+    ],
+    ['is the whole cluster without expressions', {}, []],
+  ];
+  for (const [title, term, segment] of cases)
+    it(title, () => assert.deepEqual(segmentOfTerm(term), segment));
 });
 
 describe('what a volume changes', () => {

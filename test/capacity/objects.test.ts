@@ -7,7 +7,6 @@ import {
   itemOf,
   newCapacityObject,
   readCapacity,
-  transformCapacity,
 } from '#src/capacity/objects.ts';
 
 const MANAGER = { driver: 'driver', managedBy: 'external-provisioner' };
@@ -71,27 +70,21 @@ describe('our objects', () => {
         maximumVolumeSize: '1k',
       },
     ));
-
-  it('keep of their metadata what is compared', () => {
-    const { metadata } = object();
-    const raw = { ...object(), metadata: { ...metadata, managedFields: [{}], annotations: {} } };
-    assert.deepEqual(transformCapacity(raw), object());
-  });
 });
 
 describe('the item of an object', () => {
-  it('is the whole cluster with an empty selector', () =>
-    assert.deepEqual(itemOf(object({ nodeTopology: {} })), { className: 'fast', segment: [] }));
-
-  it('is none with expressions', () => {
-    const matchExpressions = [{ key: 'zone', operator: 'Exists' }];
-    assert.equal(itemOf(object({ nodeTopology: { matchExpressions } })), undefined);
-  });
-
-  it('is none without a selector, which selects no node', () => {
-    const { nodeTopology: _, ...bare } = object();
-    assert.equal(itemOf(bare), undefined);
-  });
+  const { nodeTopology: _, ...bare } = object();
+  const matchExpressions = [{ key: 'zone', operator: 'Exists' }];
+  for (const [title, given, item] of [
+    [
+      'is the whole cluster with an empty selector',
+      object({ nodeTopology: {} }),
+      { className: 'fast', segment: [] },
+    ],
+    ['is none with expressions', object({ nodeTopology: { matchExpressions } }), undefined],
+    ['is none without a selector, which selects no node', bare, undefined],
+  ] as const)
+    it(title, () => assert.deepEqual(itemOf(given), item));
 });
 
 describe('of several objects for one item', () => {

@@ -48,46 +48,44 @@ describe('the owner of capacity objects', () => {
       },
       { namespace: NAMESPACE, podName, level },
     );
-  const replicaSet = { metadata: { ownerReferences: [owner('Deployment', 'jobs')] } };
-
-  it('is not found without the pod (O-01)', () =>
-    assert.rejects(find('gone', 0), {
-      name: 'OwnerError',
-      message: 'v1/Pod "gone" in namespace "default" does not exist',
-    }));
+  const ownerAt = (kind: string, name: string): OwnerReference => {
+    const { blockOwnerDeletion: _, ...expected } = owner(kind, name);
+    return expected;
+  };
+  const unset = /v1\/Pod "bare" .* has no controlling owner; lower --capacity/;
+  const missing = /apps\/v1\/ReplicaSet "jobs-1" .* does not exist/;
+  const isGone = /^v1\/Pod "gone" in namespace "default" does not exist$/;
+  for (const [title, pod, level, expected, replicaSet] of [
+    ['is not found without the pod (O-01)', 'gone', 0, isGone],
+    ['is not found at level 1 for a pod without owner (O-03)', 'bare', 1, unset],
+    [
+      'is at level 1 what the pod names, read or not (O-04)',
+      'of-set',
+      1,
+      ownerAt('StatefulSet', 'db'),
+    ],
+    ['is not found at level 2 without the ReplicaSet (O-05)', 'of-replica', 2, missing],
+    ['is not found with another ReplicaSet (O-06)', 'of-replica', 2, missing, 'default/another'],
+    ['is not found in another namespace (O-07)', 'of-replica', 2, missing, 'elsewhere/jobs-1'],
+    [
+      'is at level 2 the Deployment that the ReplicaSet names (O-08)',
+      'of-replica',
+      2,
+      ownerAt('Deployment', 'jobs'),
+      'default/jobs-1',
+    ],
+  ] as const)
+    it(title, async () => {
+      others.clear();
+      const metadata = { ownerReferences: [owner('Deployment', 'jobs')] };
+      if (replicaSet !== undefined) others.set(replicaSet, { metadata });
+      if (expected instanceof RegExp)
+        await assert.rejects(find(pod, level), { name: 'OwnerError', message: expected });
+      else assert.deepEqual(await find(pod, level), expected);
+    });
 
   it('is the pod at level 0 (O-02)', async () => {
     const { kind, name, controller } = await find('bare', 0);
     assert.deepEqual({ kind, name, controller }, { kind: 'Pod', name: 'bare', controller: true });
-  });
-
-  it('is not found at level 1 for a pod without owner (O-03)', () =>
-    assert.rejects(
-      find('bare', 1),
-      /v1\/Pod "bare" .* has no controlling owner; lower --capacity/,
-    ));
-
-  it('is at level 1 the owner that the pod names, read or not (O-04)', async () => {
-    const { blockOwnerDeletion: _, ...expected } = owner('StatefulSet', 'db');
-    assert.deepEqual(await find('of-set', 1), expected);
-  });
-
-  for (const [title, path] of [
-    ['without the ReplicaSet (O-05)', undefined],
-    ['with a ReplicaSet of another name (O-06)', 'default/another'],
-    ['with a ReplicaSet in another namespace (O-07)', 'elsewhere/jobs-1'],
-  ] as const)
-    it(`is not found at level 2 ${title}`, async () => {
-      others.clear();
-      if (path !== undefined) others.set(path, replicaSet);
-      const message = /apps\/v1\/ReplicaSet "jobs-1" .* does not exist/;
-      await assert.rejects(find('of-replica', 2), message);
-    });
-
-  it('is at level 2 the Deployment that the ReplicaSet names (O-08)', async () => {
-    others.clear();
-    others.set('default/jobs-1', replicaSet);
-    const { blockOwnerDeletion: _, ...expected } = owner('Deployment', 'jobs');
-    assert.deepEqual(await find('of-replica', 2), expected);
   });
 });

@@ -45,11 +45,16 @@ describe('KubeLeaseStore', () => {
     store = open();
   });
 
-  it('finds no Lease, creates one, and refuses to create it twice', async () => {
+  it('finds no Lease, creates one, and refuses to create it twice or replace an old version', async () => {
     assert.equal(await store.get(signal), undefined);
-    assert.deepEqual((await store.write(record, undefined, signal))?.record, record);
+    const first = await store.write(record, undefined, signal);
+    assert.deepEqual(first?.record, record);
     assert.equal(await store.write(record, undefined, signal), undefined);
     assert.deepEqual((await store.get(signal))?.record, record);
+    const second = await store.write({ ...record, transitions: 1 }, first, signal);
+    assert.equal(second?.record.transitions, 1);
+    assert.equal(await store.write({ ...record, transitions: 2 }, first, signal), undefined);
+    assert.equal((await stored()).spec?.leaseTransitions, 1);
   });
 
   it('writes times with six fraction digits and durations in whole seconds', async () => {
@@ -61,15 +66,6 @@ describe('KubeLeaseStore', () => {
       renewTime: '2023-11-14T22:13:20.123000Z',
       leaseTransitions: 0,
     });
-  });
-
-  it('refuses to replace an outdated version', async () => {
-    const first = await store.write(record, undefined, signal);
-    assert.ok(first);
-    const second = await store.write({ ...record, transitions: 1 }, first, signal);
-    assert.equal(second?.record.transitions, 1);
-    assert.equal(await store.write({ ...record, transitions: 2 }, first, signal), undefined);
-    assert.equal((await stored()).spec?.leaseTransitions, 1);
   });
 
   it('merges its labels at every write and keeps what other writers wrote', async () => {

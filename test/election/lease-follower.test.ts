@@ -35,13 +35,6 @@ describe('LeaseFollower', () => {
     await stopped;
   });
 
-  it('knows after its first read who leads', async () => {
-    write(UPSTREAM);
-    await start();
-    await follower.waitForFirstRead();
-    assert.equal(follower.seen.otherHolder, UPSTREAM);
-  });
-
   it('sees another holder as soon as the watch tells of it', async () => {
     write('sutler_a');
     await start();
@@ -60,9 +53,11 @@ describe('LeaseFollower', () => {
     assert.equal(follower.seen.otherHolder, UPSTREAM);
   });
 
-  it('counts a Lease as expired when it has not changed for its duration', async () => {
+  it('counts a Lease as expired when it has seen no change for its duration', async () => {
     write(UPSTREAM);
+    await clock.jump(3_600_000);
     await start();
+    await follower.waitForFirstRead();
     await clock.pass(14_000);
     assert.equal(follower.seen.otherHolder, UPSTREAM);
     await clock.pass(1_100);
@@ -95,14 +90,5 @@ describe('LeaseFollower', () => {
     await start();
     const trouble = /there is no Lease ns\/d-example: .*--leader-election-name/;
     assert.match(follower.trouble ?? '', trouble);
-  });
-
-  it('takes a Lease for held at first, even if it was renewed long ago', async () => {
-    write(UPSTREAM);
-    await clock.jump(3_600_000);
-    await start();
-    assert.equal(follower.seen.otherHolder, UPSTREAM);
-    await clock.pass(15_100);
-    assert.equal(follower.seen.otherHolder, undefined);
   });
 });

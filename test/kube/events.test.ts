@@ -109,17 +109,20 @@ describe('EventRecorder', () => {
     });
   });
 
-  it('puts events on cluster-scoped objects into the namespace default', async () => {
+  /** The event that is sent. */
+  const sent = async (o: Partial<EventInput>): Promise<Event> => {
     const recorder = start();
-    recorder.record(
-      warning({
-        regarding: { kind: 'PersistentVolume', apiVersion: 'v1', name: 'pvc-1', uid: 'u' },
-        component: 'external-provisioner',
-      }),
-    );
+    recorder.record(warning(o));
     await recorder.close();
+    return body(0);
+  };
+
+  it('puts events on cluster-scoped objects into the namespace default', async () => {
+    const { metadata, source, reportingComponent } = await sent({
+      regarding: { kind: 'PersistentVolume', apiVersion: 'v1', name: 'pvc-1', uid: 'u' },
+      component: 'external-provisioner',
+    });
     assert.equal(server.seen[0]?.path, '/api/v1/namespaces/default/events');
-    const { metadata, source, reportingComponent } = body(0);
     assert.deepEqual(
       [metadata.namespace, source?.component, reportingComponent],
       ['default', 'external-provisioner', 'external-provisioner'],
@@ -127,19 +130,26 @@ describe('EventRecorder', () => {
   });
 
   it('cuts the name of the object where that of the event would be too long', async () => {
-    const recorder = start();
     const name = `${'n'.repeat(235)}.${'n'.repeat(17)}`;
-    recorder.record(warning({ regarding: { ...claim, name } }));
-    await recorder.close();
-    assert.match(body(0).metadata.name, /^n{235}\.[0-9a-f]{16}$/);
+    const { metadata } = await sent({ regarding: { ...claim, name } });
+    assert.match(metadata.name, /^n{235}\.[0-9a-f]{16}$/);
   });
 
-  it('escapes control and invisible characters of a message but line breaks and tabs', async () => {
-    const recorder = start();
-    recorder.record(warning({ message: 'no\u001b[31m space\u0000\n\t\u202egnp' }));
-    await recorder.close();
-    assert.equal(body(0).message, 'no\\u001b[31m space\\u0000\n\t\\u202egnp');
-  });
+  for (const [what, message, expected] of [
+    [
+      'escapes control and invisible characters of a message but line breaks and tabs',
+      'no\u001b[31m space\u0000\n\t\u202egnp',
+      'no\\u001b[31m space\\u0000\n\t\\u202egnp; wait',
+    ],
+    [
+      'cuts a very long message, and tells its length',
+      'x'.repeat(1_000_000),
+      `${'x'.repeat(994)}… (1000000 characters); wait`,
+    ],
+  ] as const)
+    it(what, async () => {
+      assert.equal((await sent({ message, nextStep: '; wait' })).message, expected);
+    });
 
   it('is one event for two workers that report the same, with the count of both', async () => {
     const [first, second] = [start(), start()];
@@ -255,13 +265,6 @@ describe('EventRecorder', () => {
     await recorder.close();
     assert.equal(server.seen.length, 27);
     assert.equal(await counted('Warning', 'dropped-spam'), 6);
-  });
-
-  it('cuts a very long message, and tells its length', async () => {
-    const recorder = start();
-    recorder.record(warning({ message: 'x'.repeat(1_000_000), nextStep: '; wait' }));
-    await recorder.close();
-    assert.equal(body(0).message, `${'x'.repeat(994)}… (1000000 characters); wait`);
   });
 
   it('does not retry what the server refused', async () => {

@@ -8,7 +8,6 @@ import {
   isOutage,
   type KubeError,
   missingRule,
-  statusError,
 } from '#src/kube/kube-error.ts';
 import { statusOf } from '../harness/kube-server.ts';
 
@@ -57,14 +56,6 @@ describe('answerError', () => {
     const messageOf = (body: string): string => answerError('x', { code: 502, body }).serverMessage;
     assert.equal(messageOf('Bad Gateway\n'), 'Bad Gateway');
     assert.equal(messageOf('y'.repeat(10_000)).length, 2000);
-  });
-});
-
-describe('statusError', () => {
-  it('reads the Status of an ERROR event; anything else counts as 500', () => {
-    const expired = statusOf(410, 'Expired', 'too old resource version');
-    const codes = [expired, 'what', null, {}].map((object) => statusError('watch x', object).code);
-    assert.deepEqual(codes, [410, 500, 500, 500]);
   });
 });
 

@@ -25,12 +25,10 @@ describe('bearer tokens', () => {
   it('must match completely', () => {
     for (const header of [
       '',
-      'Bearer',
       'Bearer ',
       'Bearer first-token-012345678',
       'Bearer first-token-01234567890',
       'Bearer First-token-0123456789',
-      'Bearer knative',
       'Basic first-token-0123456789',
       'Bearer first-token-0123456789 x',
     ])

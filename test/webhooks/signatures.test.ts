@@ -32,8 +32,6 @@ function verify(given: Readonly<Record<string, string[] | undefined>>, keys = KE
 const GOOD = sign(KEY, 'msg_1', '1700000000');
 
 describe('a signed request', () => {
-  it('names the key with which it was signed', () => assert.equal(verify(headers(GOOD)), 'shop'));
-
   it('matches the published example of Standard Webhooks', () => {
     const keys = parseSigningKeys('whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw example');
     const body = Buffer.from('{"test": 2432232314}');
@@ -73,23 +71,19 @@ describe('a signed request', () => {
 });
 
 describe('a file of signing keys', () => {
-  const refuse = (text: string, error: RegExp) =>
-    assert.throws(() => parseSigningKeys(text), error);
-
   it('may have comments, empty lines, and keys without a name', () => {
     const [key] = parseSigningKeys(`# keys\n\n  ${KEY.toString('base64')}\n`);
     assert.match(key?.sender.name ?? '', /^[0-9a-f]{8}$/);
   });
 
-  it('has keys of 24 to 64 bytes', () => {
-    refuse(`whsec_${Buffer.alloc(23).toString('base64')}`, /line 1: .*23 bytes/);
-    refuse(`whsec_${Buffer.alloc(65).toString('base64')}`, /65 bytes/);
-    refuse('whsec_', /0 bytes/);
-  });
-
-  it('has strict base64', () => refuse(`# a\nwhsec_${'*'.repeat(32)}`, /line 2: .*base64/));
-
-  it('has no ed25519 keys', () => refuse('whsk_AAAA', /ed25519/));
+  for (const [what, text, error] of [
+    ['a key of 23 bytes', `whsec_${Buffer.alloc(23).toString('base64')}`, /line 1: .*23 bytes/],
+    ['a key of 65 bytes', `whsec_${Buffer.alloc(65).toString('base64')}`, /65 bytes/],
+    ['an empty key', 'whsec_', /0 bytes/],
+    ['broken base64', `# a\nwhsec_${'*'.repeat(32)}`, /line 2: .*base64/],
+    ['an ed25519 key', 'whsk_AAAA', /ed25519/],
+  ] as const)
+    it(`is refused with ${what}`, () => assert.throws(() => parseSigningKeys(text), error));
 
   it('never shows a key in an error', () => {
     for (const text of ['whsec_s3cret s3cret s3cret', 's3cret', 'whpk_s3cret', 'x s3cret!'])

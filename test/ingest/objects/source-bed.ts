@@ -1,7 +1,7 @@
 import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
-import { WebhookSource } from '#src/ingest/notices/webhook-source.ts';
+import type { WebhookSource } from '#src/ingest/notices/webhook-source.ts';
 import { EventHandler } from '#src/ingest/objects/event-handler.ts';
-import { Informers } from '#src/ingest/objects/informers.ts';
+import type { Informers } from '#src/ingest/objects/informers.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, KubeObject, Volume } from '#src/kube/objects.ts';
 import { claims, classes, volumes } from '#src/kube/resources.ts';
