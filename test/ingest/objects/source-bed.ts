@@ -10,7 +10,7 @@ import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { openSandboxCluster, type SandboxCluster } from '../../harness/sandbox-cluster.ts';
 
-export const DRIVER = 'd.example';
+const DRIVER = 'd.example';
 const CAPABILITIES = new Set(['CLONE_VOLUME']);
 
 /** A cluster with a class "c", and a source of claims and volumes that serves a driver. */
