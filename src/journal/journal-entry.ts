@@ -3,14 +3,15 @@ import * as keys from '../kube/keys.ts';
 import type { Claim, Class, Lease } from '../kube/objects.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 
-/* What the journal says of a claim, and how it stands in a Lease's annotations. Pure. */
+/* What the journal stores about a claim, and its format in a Lease's annotations. Pure. */
 
-/** A claim whose volume may be being created, with what planning needs once the claim is gone. */
+/** A claim whose volume sutler may be creating, with what planning needs after the claim is gone.
+ */
 export interface JournalEntry {
   readonly uid: string;
-  /** As it was when its job was added. */
+  /** The claim at the time when its job was added. */
   readonly claim: Claim;
-  /** Undefined where it had none. */
+  /** Undefined if the claim had no class. */
   readonly cls: Class | undefined;
 }
 
@@ -18,7 +19,7 @@ export interface JournalEntry {
 const VERSION = '1';
 const DOMAIN = 'sutler.dev/';
 const VERSION_KEY = 'sutler.dev/journal-version';
-/** The driver's own name: two drivers may have Leases of one name. */
+/** The driver's name, since two drivers' Leases may have the same name. */
 const DRIVER_KEY = 'sutler.dev/driver';
 const NODE_KEY = 'sutler.dev/node';
 const ENTRY_PREFIX = 'journal.sutler.dev/';
@@ -29,14 +30,14 @@ export interface JournalOwner {
   readonly driver: string;
   /** The name of the driver's Lease. */
   readonly lease: string;
-  /** Where each node has a process of its own. */
+  /** Set if each node has its own process. */
   readonly node?: string | undefined;
 }
 
 const MAX_NAME = 253;
 
-/** The name of a journal object: that of the driver's Lease, the node if there is one, and a
- * number. A name that would be too long ends in a digest. */
+/** The name of a journal object: the Lease's name, the node if there is one, and a number. A name
+ * that would be too long ends in a digest. */
 export function journalName({ lease, node }: JournalOwner, number: number): string {
   const base = node === undefined ? `${lease}-journal` : `${lease}-journal-${node}`;
   const end = `-${number}`;
@@ -51,8 +52,8 @@ export function journalNumber(owner: JournalOwner, name: string): number | undef
   return journalName(owner, number) === name ? number : undefined;
 }
 
-/** Whether a Lease is a journal object of the driver, of whichever node: by its annotation, or by
- * its name where that was removed by hand. */
+/** Whether a Lease is a journal object of the driver, on any node: by its annotation, or by its
+ * name if somebody removed the annotation. */
 export function isJournalOf({ driver, lease }: Omit<JournalOwner, 'node'>, { metadata }: Lease) {
   const { name, annotations = {} } = metadata;
   return VERSION_KEY in annotations && DRIVER_KEY in annotations
@@ -60,7 +61,7 @@ export function isJournalOf({ driver, lease }: Omit<JournalOwner, 'node'>, { met
     : journalNumber({ driver, lease }, name) !== undefined;
 }
 
-/** The node whose process keeps a journal object; undefined: it is the driver's only journal. */
+/** The node whose process writes a journal object; undefined if the driver has one journal. */
 export function journalNode({ metadata }: Lease): string | undefined {
   return metadata.annotations?.[NODE_KEY];
 }
@@ -75,11 +76,11 @@ const PLANNING_ANNOTATIONS: readonly string[] = [
   keys.MIGRATED_TO,
 ];
 
-/** What a template of a class stands for has at most 253 characters. */
+/** The text that a class's template resolves to has at most 253 characters. */
 const MAX_VALUE = 340;
 
-/** The part of a claim that planning needs. Of its annotations those that planning reads itself,
- * and those that the class names in its templates of secrets. */
+/** The part of a claim that planning needs. Keeps the annotations that planning reads, and those
+ * that the class names in its templates of secrets. */
 export function claimForPlanning(claim: Claim, cls: Class | undefined): Claim {
   const { name, namespace, uid, resourceVersion, annotations = {} } = claim.metadata;
   const templates = Object.values(cls?.parameters ?? {}).join(' ');
@@ -113,7 +114,7 @@ function classForPlanning(cls: Class): unknown {
 export interface EntryText {
   readonly uid: string;
   readonly text: string;
-  /** Its class by a digest of it, so that entries share it. */
+  /** The class and its digest, by which entries share it. */
   readonly cls: { readonly id: string; readonly text: string } | undefined;
 }
 
@@ -133,13 +134,13 @@ function idOf(text: string): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 16);
 }
 
-/** How many bytes an entry adds to the annotations of an object, its class left out. */
+/** How many bytes an entry adds to the annotations of an object, without its class. */
 export function entryBytes({ uid, text }: EntryText): number {
   return ENTRY_PREFIX.length + uid.length + Buffer.byteLength(text);
 }
 
 /** The annotations of a journal object.
- * @param unread  annotations as they were found that could not be read: they stay */
+ * @param unread  annotations that could not be read; they stay as they are */
 export function encodeObject(
   { driver, node }: JournalOwner,
   entries: Iterable<EntryText>,
@@ -166,7 +167,7 @@ export type ReadObject =
       /** Annotations that can't be read, and what is wrong with each. */
       readonly unread: readonly { readonly key: string; text: string; reason: string }[];
     }
-  /** Another driver's, another node's, or of a later version: it is left alone. */
+  /** Of another driver, node or version: sutler does not change it. */
   | { readonly kind: 'other'; readonly reason: string };
 
 /** Reads the annotations of a journal object; never throws. */
@@ -186,8 +187,8 @@ export function readObject(owner: JournalOwner, { metadata, spec }: Lease): Read
   return { kind: 'journal', entries, unread };
 }
 
-/** @returns undefined if the object is this owner's. One without annotations was edited by hand, or
- * is another program's that has the name by chance. */
+/** @returns undefined if the object is this owner's. A Lease without annotations of sutler was
+ *   edited by hand, or is another program's with the same name */
 function whyOther(
   owner: JournalOwner,
   annotations: Readonly<Record<string, string>>,
@@ -199,7 +200,7 @@ function whyOther(
   const { [VERSION_KEY]: version = VERSION } = annotations;
   if (driver !== owner.driver) return `it is of driver ${driver}`;
   if (node !== owner.node) return `it is of node ${node ?? ''}`;
-  return version === VERSION ? undefined : `its version ${version} is another than ${VERSION}`;
+  return version === VERSION ? undefined : `its version is ${version}, not ${VERSION}`;
 }
 
 /** @returns what is wrong with an entry that can't be read */
@@ -212,9 +213,9 @@ function readEntry(
   if (!isFields(fields) || !isClaimOf(uid, fields['claim'])) return 'it is no claim of that UID';
   const id = fields['class'];
   if (id === undefined) return { uid, text, cls: undefined };
-  if (typeof id !== 'string') return 'its class is no text';
+  if (typeof id !== 'string') return 'its class is not text';
   const classText = annotations[CLASS_PREFIX + id];
-  // Without its class the claim can be read all the same: the class may be there yet.
+  // The claim can be planned without this class if the class still exists.
   if (classText === undefined || !isFields(parseJson(classText)))
     return { uid, text, cls: undefined };
   return { uid, text, cls: { id, text: classText } };
@@ -230,7 +231,7 @@ function isClaimOf(uid: string, value: unknown): value is Claim {
   );
 }
 
-/** Reads what was written of a claim. The text is one that readObject or encodeEntry gave. */
+/** Decodes an entry that readObject or encodeEntry returned. */
 export function decodeEntry({ uid, text, cls }: EntryText): JournalEntry {
   const { claim } = parseJson(text) as { readonly claim: Claim };
   return { uid, claim, cls: cls === undefined ? undefined : (parseJson(cls.text) as Class) };

@@ -22,25 +22,25 @@ export interface JournalOptions extends JournalPlace {
   readonly client: Pick<KubeClient, 'list' | 'create' | 'update' | 'delete'>;
   /** Who writes, for people. */
   readonly holder: string;
-  /** Called when entries have left the API server. */
+  /** Called after entries were removed from the API server. */
   readonly onGone: (uids: readonly string[]) => void;
   readonly log: Logger;
 }
 
-/** A claim to note. */
+/** A claim to add. */
 export interface ClaimToNote {
   readonly claim: Claim;
   readonly cls: Class | undefined;
 }
 
-/** Entries go to the object that was written last, up to this size: a write costs the API server
- * more the larger the object is. */
+/** New entries go to the current object up to this size: the larger the object, the more a write
+ * costs the API server. */
 const APPEND_BYTES = 16_384;
 /** The annotations of an object may have 256 KiB in all. */
 const MAX_BYTES = 200 * 1_024;
-/** How long a finished entry may stay beside others that are not. */
+/** How long a finished entry may stay in an object with unfinished entries. */
 const LAZY_MS = 5_000;
-/** What is finished within this time leaves together. */
+/** One write removes all entries that finish within this time. */
 const HASTE_MS = 100;
 const MAX_CONFLICTS = 5;
 const RULE =
@@ -51,13 +51,13 @@ type KnownEntry = EntryText & { readonly knownMs: number };
 
 /** A Lease that holds entries. */
 class JournalObject {
-  /** As last written or read; undefined: it is not there. */
+  /** The resourceVersion as last written or read; undefined: the object does not exist. */
   version: string | undefined;
   /** What the API server has, or is about to have. */
   readonly entries = new Map<string, KnownEntry>();
-  /** Entries that may leave. */
+  /** Entries that the next write removes. */
   readonly finished = new Set<string>();
-  /** Since when one of them is, by performance.now(). */
+  /** Since when the oldest of them is finished, by performance.now(). */
   finishedMs = Infinity;
   /** Annotations that can't be read stay as they are. */
   unread: Readonly<Record<string, string>> = {};
@@ -69,7 +69,7 @@ class JournalObject {
     this.name = name;
   }
 
-  /** Bytes of what stays, and of the classes that it names. */
+  /** Bytes of the unfinished entries, their classes and the unread annotations. */
   get bytes(): number {
     const classes = new Map<string, number>();
     let bytes = 0;
@@ -85,19 +85,19 @@ class JournalObject {
   }
 }
 
-/** The journal of a driver, as its leader keeps it (docs/leak-proof.md, J1 to J3). An entry is in
- * the API server before the claim's first job is added, and leaves when that is finished. One write
- * at a time; claims that come together share it. */
+/** The journal of a driver, for its leader (docs/leak-proof.md, J1 to J3). An entry is in the API
+ * server before the claim's first job is added, and is removed after that job is finished. One
+ * write at a time; claims that come together share it. */
 export class Journal {
   readonly #options: JournalOptions;
   readonly #objects = new Map<number, JournalObject>();
-  /** Numbers of objects that are another's. */
+  /** Numbers of objects that belong to somebody else. */
   readonly #taken = new Set<number>();
   /** By claim: the object that has its entry. */
   readonly #byUid = new Map<string, JournalObject>();
   #current: JournalObject | undefined;
   #turn: Promise<unknown> = Promise.resolve();
-  /** Claims whose entries are to leave soon. */
+  /** Whether the next `tidy` removes all finished entries. */
   #isHasty = false;
   #transitions = -1;
   /** Whether this process leads, and may write. */
@@ -111,23 +111,23 @@ export class Journal {
     this.#options = options;
   }
 
-  /** This account has no right on Leases: sutler works without the journal, with upstream's promise
-   * in place of its own. Undefined while it has. */
+  /** Why sutler works without the journal and, like upstream, may lose a volume: the account has no
+   * right to Leases. Undefined while it has. */
   get trouble(): string | undefined {
     return this.#isOff
-      ? `sutler works without its journal, as external-provisioner does: a volume may be left in ` +
-          `the storage when it dies; grant this account, in the namespace ` +
+      ? `sutler works without its journal, and may lose a volume if it dies, like ` +
+          `external-provisioner; grant this account, in the namespace ` +
           `${this.#options.namespace}: ${RULE}`
       : undefined;
   }
 
-  /** Whether sutler works without it. */
+  /** Whether sutler works without the journal. */
   get isOff(): boolean {
     return this.#isOff;
   }
 
-  /** The entries that may not leave.
-   * @param olderThanMs  only those that this leader has known for longer */
+  /** The unfinished entries.
+   * @param olderThanMs  only entries that this leader has known for longer */
   *unfinished(olderThanMs = 0): Generator<JournalEntry> {
     const latestMs = performance.now() - olderThanMs;
     for (const [uid, object] of this.#byUid) {
@@ -137,7 +137,7 @@ export class Journal {
     }
   }
 
-  /** The claims with an entry that may not leave. */
+  /** The claims with an unfinished entry. */
   unfinishedUids(): readonly string[] {
     return [...this.#byUid].flatMap(([uid, object]) => (object.finished.has(uid) ? [] : [uid]));
   }
@@ -146,26 +146,26 @@ export class Journal {
     return this.#byUid.has(uid);
   }
 
-  /** Whether its job is finished, and the entry about to leave. */
+  /** Whether the claim's job is finished, and the entry will be removed. */
   isFinished(uid: string): boolean {
     return this.#byUid.get(uid)?.finished.has(uid) === true;
   }
 
-  /** The object that has the claim's entry; '' where sutler works without the journal. */
+  /** The object that has the claim's entry; '' without the journal. */
   objectOf(uid: string): string {
     return this.#byUid.get(uid)?.name ?? '';
   }
 
-  /** J3: reads the journal, and writes each object that has entries once: from then on no write of
-   * an earlier leader can succeed. Where there is no object, the first one is made, so that a right
-   * that is missing is known at once.
+  /** J3: reads the journal, and writes each object that has entries once, after which no write of
+   * an earlier leader can succeed. If there is no object, creates the first one, so that a missing
+   * right is known at once.
    * @param transitions  the leader's term, for people
-   * @param isLeader  asked before each write
+   * @param isLeader  called before each write
    * @returns the claims with an entry
    * @throws KubeError */
   begin(transitions: number, isLeader: () => boolean): Promise<readonly string[]> {
     return this.#inTurn(async () => {
-      // Another leader may have led since: what this one knew counts no more.
+      // Another leader may have led since, so this leader's knowledge is out of date.
       if (transitions !== this.#transitions) this.#clear();
       this.#transitions = transitions;
       this.#mayWrite = isLeader;
@@ -186,19 +186,18 @@ export class Journal {
     });
   }
 
-  /** This process does not lead any more: nothing is written before the next begin. */
+  /** Stops all writes until the next `begin`, since this process no longer leads. */
   end(): void {
     this.#mayWrite = () => false;
   }
 
-  /** Resolves when what is finished has left, as far as the API server answers. */
+  /** Removes all finished entries. Resolves after one attempt. */
   flush(): Promise<void> {
     this.#isHasty = true;
     return this.tidy();
   }
 
-  /** J1: notes claims. Resolves when the API server has them; those that it has already are not
-   * written again.
+  /** J1: adds entries for claims that have none. Resolves when the API server has them.
    * @throws KubeError */
   add(claims: readonly ClaimToNote[]): Promise<void> {
     return this.#inTurn(async () => {
@@ -210,16 +209,15 @@ export class Journal {
       try {
         while (rest.length > 0) rest = await this.#addSome(rest);
       } catch (error) {
-        // The write may have come through all the same: then the next list finds the entries.
+        // If the write succeeded in spite of the error, the next list finds the entries.
         for (const { uid } of rest) this.#drop(uid);
-        // As where the account may list Leases, and write none.
+        // The account may have the right to list Leases, but not to write them.
         this.#switchOff(error);
       }
     });
   }
 
-  /** J2: these claims' jobs are finished. Their entries leave with the next write, or with one of
-   * their own. */
+  /** J2: marks the entries of finished jobs for removal with the next write. */
   finish(uids: readonly string[]): void {
     for (const uid of uids) {
       const object = this.#byUid.get(uid);
@@ -229,7 +227,7 @@ export class Journal {
     }
   }
 
-  /** Somebody waits for finished entries to leave. */
+  /** Removes finished entries soon, since somebody waits for that. */
   hasten(): void {
     if (this.#isHasty) return;
     this.#isHasty = true;
@@ -285,8 +283,8 @@ export class Journal {
     this.#current = undefined;
   }
 
-  /** Writes an object without what is finished. A conflict means that another process has written
-   * it: the journal is read again, and what memory has is written.
+  /** Writes an object without its finished entries. After a conflict with another process, lists
+   * the journal, and writes the object from memory again.
    * @throws KubeError */
   async #write(object: JournalObject): Promise<void> {
     for (let tries = 0; ; tries += 1) {
@@ -306,7 +304,7 @@ export class Journal {
     for (const uid of gone) object.finished.delete(uid);
     object.finishedMs = object.finished.size === 0 ? Infinity : performance.now();
     const left = gone.filter((uid) => object.entries.delete(uid));
-    // Of a claim that stood in two objects, the other entry stays.
+    // If a claim has entries in two objects, the other entry stays.
     const ended = left.filter((uid) => this.#byUid.get(uid) === object);
     for (const uid of ended) this.#byUid.delete(uid);
     if (ended.length > 0) this.#options.onGone(ended);
@@ -314,7 +312,7 @@ export class Journal {
 
   async #send(object: JournalObject): Promise<void> {
     const { client, namespace } = this.#options;
-    if (!this.#mayWrite()) throw new Error('this process does not lead any more');
+    if (!this.#mayWrite()) throw new Error('this process no longer leads');
     const stay = [...object.entries.values()].filter(({ uid }) => !object.finished.has(uid));
     const { name, version } = object;
     const isEmpty = stay.length === 0 && Object.keys(object.unread).length === 0;
@@ -328,8 +326,8 @@ export class Journal {
     object.version = written.metadata.resourceVersion;
   }
 
-  /** Deletes an empty object, but for the first one, which is needed most.
-   * @returns false where it stays: the right to delete is not asked for */
+  /** Deletes an empty object, except the first one, which is needed most.
+   * @returns false if it stays, because the account has no right to delete */
   async #delete(object: JournalObject): Promise<boolean> {
     const { client, namespace } = this.#options;
     const { name, number, version = '' } = object;
@@ -361,7 +359,7 @@ export class Journal {
     };
   }
 
-  /** Reads all objects. Memory keeps what it has, and takes what it does not know. */
+  /** Reads all objects, and adds to memory the entries that it does not have. */
   async #list(): Promise<void> {
     const { client, namespace } = this.#options;
     const { items } = await client.list<Lease>(leases, { namespace });
@@ -378,7 +376,7 @@ export class Journal {
     const read = readObject(this.#options, lease);
     if (read.kind === 'other') {
       this.#taken.add(number);
-      this.#tell(name, `the journal object ${name} is left alone: ${read.reason}`);
+      this.#tell(name, `sutler does not use the journal object ${name}: ${read.reason}`);
       const ours = this.#objects.get(number);
       if (ours !== undefined) this.#rename(ours);
       return;
@@ -396,14 +394,14 @@ export class Journal {
     for (const entry of read.entries) {
       if (!object.entries.has(entry.uid))
         object.entries.set(entry.uid, { ...entry, knownMs: performance.now() });
-      // A claim may stand in two objects: either keeps it.
+      // A claim may have entries in two objects: each of them keeps it.
       if (!this.#byUid.has(entry.uid)) this.#byUid.set(entry.uid, object);
       const isElsewhere = this.#byUid.get(entry.uid) !== object;
       if (isElsewhere && this.#isBeginning) object.finished.add(entry.uid);
     }
   }
 
-  /** The name of an object is another's: it gets a new one, and is written next. */
+  /** Gives an object a new name, because somebody else has its name. The next write creates it. */
   #rename(object: JournalObject): void {
     this.#objects.delete(object.number);
     object.number = this.#freeNumber();
@@ -418,7 +416,8 @@ export class Journal {
     this.#options.log.warn({ object: what }, message);
   }
 
-  /** Writes the objects from which entries leave; to be called every second. Never rejects. */
+  /** Writes the objects with entries to remove; the caller calls this every second. Never rejects.
+   */
   tidy(): Promise<void> {
     const isHasty = this.#isHasty;
     const due = [...this.#objects.values()].filter((object) => {
@@ -434,16 +433,16 @@ export class Journal {
       this.#isHasty ||= isHasty;
       this.#options.log.debug(
         { err: error },
-        'finished entries stay in the journal for now; trying again',
+        'could not remove finished entries from the journal; trying again',
       );
     });
   }
 
-  /** Works without the journal, where this account has no right on Leases.
+  /** Continues without the journal, if the account has no right to Leases.
    * @throws any other error */
   #switchOff(error: unknown): void {
     if (!(error instanceof KubeError) || error.code !== 403) throw error;
-    // Nothing is known of entries then; what was noted before is found when it is granted.
+    // Forgets the entries; `begin` finds them when the right is granted.
     this.#clear();
     const isNews = !this.#isOff;
     this.#isOff = true;

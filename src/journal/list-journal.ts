@@ -11,7 +11,7 @@ import {
   readObject,
 } from './journal-entry.ts';
 
-/* The journal as workers and commands read it: the leader alone writes it. */
+/* Reads the journal for workers and commands. Only the leader writes it. */
 
 export interface JournalPlace extends JournalOwner {
   readonly namespace: string;
@@ -22,8 +22,7 @@ export interface ListedEntry extends JournalEntry {
   readonly object: string;
 }
 
-/** All entries of a driver, those of processes for each node among them; none where this account
- * has no right on Leases.
+/** Lists all entries of a driver, on all nodes; none if this account has no right to Leases.
  * @throws KubeError */
 export async function listJournal(
   client: Pick<KubeClient, 'list'>,
@@ -40,7 +39,7 @@ export async function listJournal(
   }
 }
 
-/** The entries of a journal object; none of one that is left alone. */
+/** The entries of a journal object; none if another driver or version wrote it. */
 function entriesOf(place: JournalPlace, lease: Lease): readonly ListedEntry[] {
   const read = readObject({ ...place, node: journalNode(lease) }, lease);
   if (read.kind === 'other') return [];
@@ -48,8 +47,8 @@ function entriesOf(place: JournalPlace, lease: Lease): readonly ListedEntry[] {
   return read.entries.map((entry) => ({ ...decodeEntry(entry), object }));
 }
 
-/** The entry of a claim (R1).
- * @param object  that the claim's job names; where it has none, all are looked at
+/** Reads the entry of a claim (R1).
+ * @param object  the object that the claim's job names; without the entry there, reads all objects
  * @throws KubeError */
 export async function readEntryOf(
   client: Pick<KubeClient, 'get' | 'list'>,
@@ -66,7 +65,7 @@ export async function readEntryOf(
   return (await listJournal(client, place)).find((entry) => entry.uid === uid);
 }
 
-/** How the journal's sources are named. */
+/** Names a source of the journal. */
 export function sourceId(
   { plural }: Pick<Resource, 'plural'>,
   { namespace = '', name }: { readonly namespace?: string | undefined; readonly name: string },
@@ -74,8 +73,7 @@ export function sourceId(
   return `${plural}/${namespace}/${name}`;
 }
 
-/** The snapshots and claims that claims in the journal are created from, which may be gone
- * themselves.
+/** The sources of the claims in the journal: snapshots and claims, which may be gone.
  * @throws KubeError */
 export async function listOpenSources(
   client: Pick<KubeClient, 'list'>,

@@ -41,7 +41,7 @@ export const AZURE_DISK: InTreePlugin<'azureDisk'> = {
       diskName: diskNameOf(csi.volumeHandle),
       diskURI: csi.volumeHandle,
       kind: MANAGED,
-      // Written even if empty: the API server would fill in its own defaults.
+      // Written even if empty, since the API server would fill in its own defaults.
       fsType: fsType === '' ? (csi.fsType ?? '') : fsType,
       readOnly: csi.readOnly ?? false,
       ...(cachingMode === '' ? {} : { cachingMode }),
@@ -55,9 +55,8 @@ function clearFaultDomain(zone: string): string {
   return /^[0-9]+$/.test(zone) ? '' : zone;
 }
 
-/** Where a URI has the disk's name: after the last `mark` that follows all of `before`, in their
- * order. Searched without a regular expression, which a handle of 3 kB can keep busy for half a
- * minute. */
+/** The disk's name in a URI follows the last `mark` after all of `before`, in their order. We
+ * search without a regular expression, which a handle of 3 kB could keep busy for half a minute. */
 interface UriFormat {
   readonly before: readonly string[];
   readonly mark: string;

@@ -12,7 +12,7 @@ export const AZURE_FILE: InTreePlugin<'azureFile'> = {
 
   translateClass: (cls) => cls,
 
-  // Neither Kubernetes nor Azure allows a # in these names. The share comes third, as in handles.
+  // Neither Kubernetes nor Azure allows a # in these names. As in handles, the share is third.
   identify: ({ secretNamespace, secretName, shareName }, claimNamespace) =>
     [secretNamespace ?? claimNamespace, secretName, shareName].join('#'),
 
@@ -44,7 +44,7 @@ export const AZURE_FILE: InTreePlugin<'azureFile'> = {
   },
 };
 
-/** What is between `azure-storage-account-` and the last `-secret`; a RegExp would search a long
+/** The text between `azure-storage-account-` and the last `-secret`; a RegExp would search a long
  * name in quadratic time. */
 function accountIn(secretName: string): string | undefined {
   const found = secretName.indexOf(ACCOUNT_PREFIX);
@@ -55,8 +55,8 @@ function accountIn(secretName: string): string | undefined {
 
 const ACCOUNT_PREFIX = 'azure-storage-account-';
 
-/** The in-tree source. Share and secret are taken from the handle only if neither the attributes
- * nor the secret reference name them; the resource group is known only then, as in upstream.
+/** The in-tree source. Reads the handle only if attributes and secret reference lack the share or
+ * the secret; as in upstream, the resource group is known only then.
  * @throws RefusedError for a handle that is needed and can't be read */
 function readCsiSource(csi: CsiSource): { source: AzureFileSource; resourceGroup: string } {
   const attributes = indexByLowerCase(csi.volumeAttributes);
@@ -83,7 +83,7 @@ function secretOf(
   return { name: attributes.get('secretname') ?? '', namespace: attributes.get('secretnamespace') };
 }
 
-/** Stands for the parts of a handle that is not needed. */
+/** The parts of a handle that is not needed. */
 const UNREAD = { resourceGroup: '', shareName: '', secretName: '' };
 
 /** Upstream: getFileShareInfo. */

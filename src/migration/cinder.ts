@@ -25,6 +25,6 @@ export const CINDER: InTreePlugin<'cinder'> = {
 
   toInTreeSource: (csi) => ({ volumeID: csi.volumeHandle, ...mountFields(csi) }),
 
-  // Cinder's zones do not tell their region.
+  // Cinder's zones do not name their region.
   finishInTree: (volume) => toLabelTopology(volume, ZONE_KEY),
 };

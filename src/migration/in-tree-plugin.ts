@@ -27,7 +27,7 @@ export interface InTreePlugin<F extends SourceField = SourceField> {
    * Upstream: TranslateInTreeStorageClassToCSI. */
   translateClass(cls: Class): Class;
 
-  /** What tells the volume from all others of its driver; '' if the source names no volume.
+  /** Identifies the volume among all volumes of its driver; '' if the source names no volume.
    * @param claimNamespace namespace of the PV's claim, '' for none */
   identify(source: InTreeSource<F>, claimNamespace: string): string;
 
@@ -36,14 +36,14 @@ export interface InTreePlugin<F extends SourceField = SourceField> {
    * @throws RefusedError for a source without a CSI form */
   toCsiSource(source: InTreeSource<F>, volume: VolumeParts): Omit<CsiSource, 'driver'>;
 
-  /** What else of a stored PV is translated for the driver: topology, access modes. */
+  /** Translates the rest of a stored PV for the driver: topology, access modes. */
   finishCsi?<V extends VolumeParts>(volume: V): V;
 
   /** The in-tree source of a volume that the driver created. Upstream: TranslateCSIPVToInTree.
-   * @throws RefusedError for what the in-tree source can't express */
+   * @throws RefusedError for a property that the in-tree source can't express */
   toInTreeSource(csi: CsiSource): InTreeSource<F>;
 
-  /** What else of a new PV is translated back: topology, labels, annotations.
+  /** Translates the rest of a new PV back: topology, labels, annotations.
    * @throws RefusedError for zones without a common region */
   finishInTree?<V extends VolumeParts>(volume: V, csi: CsiSource): V;
 }
@@ -84,8 +84,8 @@ export function parsePartition(text: string, failed: 'Failed' | 'failed'): numbe
   );
 }
 
-/** Values by lower-cased key. If a key is there in several spellings, the last in byte order counts
- * (the one in lower case), so that the result does not depend on the order of the keys. */
+/** Values by lower-cased key. If a key has several spellings, the last in byte order counts (lower
+ * case), so that the result does not depend on the order of the keys. */
 export function indexByLowerCase(given: Labels | undefined): ReadonlyMap<string, string> {
   const sorted = Object.entries(given ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
   return new Map(sorted.map(([key, value]) => [key.toLowerCase(), value]));

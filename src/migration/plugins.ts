@@ -25,10 +25,9 @@ export function inTreeNameOf(csiDriver: string): string | undefined {
   return PLUGINS.find((plugin) => plugin.csiDriver === csiDriver)?.inTreeName;
 }
 
-/** A class of an in-tree plug-in with the parameters and allowed topologies of its CSI driver. The
- * provisioner stays the in-tree name, except for Portworx; the new PV is annotated with that of
- * the original class in any case. Upstream: csi-translation-lib translate.go
- * TranslateInTreeStorageClassToCSI.
+/** Translates a class of an in-tree plug-in for its CSI driver. The provisioner stays the in-tree
+ * name, except for Portworx; the new PV's annotation always names the provisioner of the original
+ * class. Upstream: csi-translation-lib translate.go TranslateInTreeStorageClassToCSI.
  * @throws RefusedError for a class of no in-tree plug-in, and for zones that are given twice */
 export function translateClass(cls: Class): Class {
   const plugin = PLUGINS.find(({ inTreeName }) => inTreeName === cls.provisioner);
@@ -51,8 +50,8 @@ export function isInTreeVolume(volume: Pick<VolumeParts, 'spec'>): boolean {
   return findInTreeSource(volume) !== undefined;
 }
 
-/** The CSI form of a stored in-tree volume, for its deletion. It is never written: the stored PV
- * stays in-tree. Upstream: csi-translation-lib translate.go TranslateInTreePVToCSI.
+/** The CSI form of a stored in-tree volume, for its deletion. Nobody writes it: the stored PV stays
+ * in-tree. Upstream: csi-translation-lib translate.go TranslateInTreePVToCSI.
  * @throws RefusedError for a volume without an in-tree source or whose source has no CSI form */
 export function toCsiVolume<V extends VolumeParts>(volume: V): V {
   const found = findInTreeSource(volume);
@@ -67,9 +66,9 @@ export function toCsiVolume<V extends VolumeParts>(volume: V): V {
   return plugin.finishCsi?.(translated) ?? translated;
 }
 
-/** The in-tree form of a migrated class's new volume, in which it is stored, so that a cluster
- * without the driver's migration can read it. What the in-tree source has no field for is lost, for
- * example volume attributes and the secrets of the node. Upstream: csi-translation-lib translate.go
+/** The in-tree form in which a migrated class's new volume is stored, so that a cluster without the
+ * driver's migration can read it. Loses what the in-tree source has no field for, for example
+ * volume attributes and the secrets of the node. Upstream: csi-translation-lib translate.go
  * TranslateCSIPVToInTree.
  * @throws RefusedError for a driver that replaced no plug-in, and for a volume that the in-tree
  *   source can't express */

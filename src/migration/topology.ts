@@ -15,8 +15,8 @@ import {
   withSpec,
 } from './in-tree-plugin.ts';
 
-/* Translates the topology of volumes, in node affinity and labels, between Kubernetes' keys and
- * those of a driver. Expressions are matched by their key alone, whatever their operator. Upstream:
+/* Translates the topology of volumes, in node affinity and labels, between Kubernetes' keys and a
+ * driver's keys. Matches expressions by their key, whatever their operator. Upstream:
  * csi-translation-lib plugins/in_tree_volume.go. */
 
 /** Separates the zones in the label of a volume with several. */
@@ -26,8 +26,8 @@ export const ZONE_SEPARATOR = '__';
 const GA = { zone: ZONE, region: REGION };
 const BETA = { zone: BETA_ZONE, region: BETA_REGION };
 
-/** The keys that a volume uses: those of its affinity, else those of its labels, else the current
- * pair. Upstream: getTopologyLabel. */
+/** The pair of keys that a volume uses: in its affinity, else in its labels, else the current pair.
+ * Upstream: getTopologyLabel. */
 export function labelPairOf(volume: VolumeParts): typeof GA {
   const keys = termsOf(volume).flatMap((term) => expressionsOf(term).map(({ key }) => key));
   if (keys.includes(GA.zone)) return GA;
@@ -36,7 +36,7 @@ export function labelPairOf(volume: VolumeParts): typeof GA {
   return labels[GA.zone] === undefined && labels[BETA.zone] !== undefined ? BETA : GA;
 }
 
-/** Every value that the affinity has for a key, sorted, each once. Upstream: getTopologyValues. */
+/** The distinct values that the affinity has for a key, sorted. Upstream: getTopologyValues. */
 export function valuesOf(volume: VolumeParts, key: string): readonly string[] {
   return [...new Set(termsOf(volume).flatMap((term) => valuesIn(term, key)))].sort();
 }
@@ -83,7 +83,7 @@ export function toDriverTopology<V extends VolumeParts>(volume: V, zoneKey: stri
 
 /** CSI to in-tree: gives zones Kubernetes' key, in affinity and labels, and adds their region.
  * Upstream: translateTopologyFromCSIToInTree.
- * @param regionOf absent for a cloud whose zones do not tell their region
+ * @param regionOf  absent for a cloud whose zones do not name their region
  * @throws RefusedError for a term without zones or with zones of several regions */
 export function toLabelTopology<V extends VolumeParts>(
   volume: V,

@@ -22,8 +22,8 @@ export interface Refusal {
   readonly waitsFor: readonly WaitCondition[];
 }
 
-/** Thrown by a rule for a claim, class or volume that can't be served as it is. The message is what
- * the user reads in the event. */
+/** Thrown by a rule for a claim, class or volume that can't be served as it is. The user reads the
+ * message in the event. */
 export class RefusedError extends Error {
   override readonly name = 'RefusedError';
   /** Empty if no known object ends the refusal. */
@@ -46,15 +46,15 @@ export function catchRefusal<T>(act: () => T, onRefusal: (refusal: RefusedError)
   }
 }
 
-/** Calls `act`; the message of a refusal gets a prefix. */
+/** Calls `act`, and puts a prefix before the message of a refusal. */
 export function prefixRefusal<T>(prefix: string, act: () => T): T {
   return catchRefusal(act, (cause) => {
     throw new RefusedError(`${prefix}: ${cause.message}`, { cause, waitsFor: cause.waitsFor });
   });
 }
 
-/** The API server, as rules use it: they read objects, and one adds a finalizer. What rules await
- * fails with KubeError if the API server is down. */
+/** The API server for rules: they read objects, and one adds a finalizer. Calls reject with
+ * KubeError if the API server is down. */
 export type ObjectApi = Pick<KubeClient, 'get' | 'list' | 'patch' | 'update'>;
 
 /** Reads an object. An object that does not exist refuses the claim until it is created.
@@ -80,19 +80,20 @@ export async function read<T extends KubeObject>(
   });
 }
 
-/** Whether the server does not know the kind that was asked for, since its CRD is not installed. */
+/** Whether the server does not know the kind, because its CRD is not installed. */
 export function isAboutUnknownKind(error: unknown): boolean {
   return error instanceof KubeError && error.code === 404;
 }
 
-/** What the API server refuses, as a refusal with its message; any other error as it is.
+/** Turns an error of the API server into a refusal with its message; returns any other error as it
+ * is.
  * @param begin begins the message */
 export function toRefusal(error: unknown, begin = ''): unknown {
   if (!(error instanceof KubeError) || isOutage(error)) return error;
   return new RefusedError(`${begin}${error.serverMessage}`, { cause: error });
 }
 
-/** The refusal of a claim until an object, which was read as given, changes. */
+/** Refuses a claim until an object changes. */
 export function refuseUntilChanged(
   resource: Resource,
   object: KubeObject,
@@ -101,8 +102,8 @@ export function refuseUntilChanged(
   return new RefusedError(message, { waitsFor: [toWaitCondition(resource, object)] });
 }
 
-/** Awaits a rule about what `object` refers to. A refusal that waits for another object ends also
- * when `object` itself changes, since it may then refer to a different one.
+/** Awaits a rule about an object that `object` refers to. A refusal that waits for another object
+ * also ends when `object` changes, since it may then refer to a different one.
  * @throws RefusedError */
 export async function alsoWaitFor<T>(
   resource: Resource,
@@ -120,7 +121,7 @@ export async function alsoWaitFor<T>(
   }
 }
 
-/** Awaits a rule and changes the message of its refusals; what they wait for stays. */
+/** Awaits a rule and changes the message of its refusals, but not what they wait for. */
 export async function rewordRefusal<T>(
   rule: Promise<T>,
   reword: (message: string) => string,

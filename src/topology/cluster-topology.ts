@@ -5,8 +5,8 @@ import { compareTexts, sortLabels, sortTerms, type TopologyTerm } from './term.t
 /** A CSINode as one driver sees it. */
 export interface CsiNodeView {
   readonly name: string;
-  /** The keys that the driver registered on the node, possibly none; undefined where it is not
-   * registered. */
+  /** The keys that the driver registered on the node, possibly none; undefined if the driver is not
+   * registered there. */
   readonly topologyKeys: readonly string[] | undefined;
 }
 
@@ -18,21 +18,21 @@ export interface NodeView {
 
 /** The cluster's nodes as one driver sees them, held in memory. */
 export interface ClusterTopology {
-  /** undefined: there is no such CSINode. */
+  /** Undefined: there is no such CSINode. */
   csiNode(name: string): CsiNodeView | undefined;
-  /** undefined: there is no such Node. */
+  /** Undefined: there is no such Node. */
   node(name: string): NodeView | undefined;
   csiNodes(): Iterable<CsiNodeView>;
   nodes(): Iterable<NodeView>;
-  /** What rules have computed of all nodes; a new one after each change of a node. */
+  /** Results that rules have computed from all nodes; empty again after each change of a node. */
   readonly computed: ComputedTopology;
 }
 
-/** Results that cost a look at every node, kept for the next claim. */
+/** Results that need all nodes, kept for the next claim. */
 export interface ComputedTopology {
   fingerprint?: string;
   registeredKeys?: readonly string[];
-  /** Sorted terms of the nodes, by the keys as JSON. */
+  /** Sorted terms of the nodes, by their keys as JSON. */
   readonly terms: Map<string, readonly TopologyTerm[]>;
 }
 
@@ -48,8 +48,8 @@ export function termOf(labels: Labels, keys: readonly string[]): TopologyTerm | 
   return sortLabels(term);
 }
 
-/** The terms of all nodes that have all keys as labels, sorted and each once. Nodes on which the
- * driver does not run count too. Upstream: external-provisioner pkg/controller/topology.go
+/** The distinct terms of all nodes that have all keys as labels, sorted. Includes nodes on which
+ * the driver does not run. Upstream: external-provisioner pkg/controller/topology.go
  * aggregateTopologies.
  * @throws RefusedError for a key that no label can have */
 export function clusterTerms(
@@ -84,9 +84,9 @@ function isLabelKey(key: string): boolean {
   return slash === -1 || (slash <= 253 && DNS_NAME.test(key.slice(0, slash)));
 }
 
-/** The keys that the driver has registered, where no node says which. Nodes may differ while the
- * driver is upgraded: then those that most nodes have registered, if labels of some node have them
- * all. Empty if none is registered. Upstream takes those of any node, by chance. */
+/** The keys that the driver has registered, for a claim without a selected node. During an upgrade
+ * of the driver nodes may differ: then the keys that most nodes have registered, if one node has
+ * labels for all of them. Empty if none is registered. Upstream takes the keys of a random node. */
 export function registeredKeys(
   topology: Pick<ClusterTopology, 'csiNodes' | 'nodes' | 'computed'>,
 ): readonly string[] {
@@ -99,7 +99,7 @@ function chooseKeys(topology: Pick<ClusterTopology, 'csiNodes' | 'nodes'>): read
   return onNode ?? lists[0] ?? [];
 }
 
-/** The lists of keys that nodes have registered, each once, those of most nodes first. */
+/** The distinct lists of keys that nodes have registered, the most frequent first. */
 function listsOfKeys(topology: Pick<ClusterTopology, 'csiNodes'>): readonly (readonly string[])[] {
   const counts = new Map<string, { readonly keys: readonly string[]; count: number }>();
   for (const { topologyKeys: keys = [] } of topology.csiNodes()) {

@@ -1,7 +1,7 @@
 import type { Labels, NodeSelectorRequirement, VolumeSpec } from '../kube/objects.ts';
 
-/** Whether a volume with this affinity can be reached from a node with these labels, as the
- * scheduler decides it. `matchFields` count as met, since no name of a node is given. Upstream:
+/** Whether a node with these labels can reach a volume with this affinity, as the scheduler
+ * decides. `matchFields` count as met, since the node's name is not given. Upstream:
  * external-provisioner pkg/controller/topology.go VolumeIsAccessible. */
 export function matchesNodeAffinity(affinity: VolumeSpec['nodeAffinity'], labels: Labels): boolean {
   const required = affinity?.required;

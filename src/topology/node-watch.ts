@@ -13,14 +13,14 @@ import type {
 
 export interface NodeWatchOptions {
   readonly client: KubeClient;
-  /** Name of the driver, whose keys are kept. */
+  /** The driver whose topology keys are kept. */
   readonly driver: string;
   /** The only node to watch; undefined for all. */
   readonly ownNode?: string | undefined;
   readonly log: Logger;
   readonly metrics?: Registry;
-  /** Called when a Node came, went, or has other labels, and when a CSINode came, went, or has
-   * other keys of this driver; for those of the first list too, not for a heartbeat. */
+  /** Called when a Node is added, removed or has other labels, and when a CSINode is added, removed
+   * or has other keys of this driver. Also for the first list, but not for a heartbeat. */
   readonly onChange?: () => void;
 }
 
@@ -28,8 +28,7 @@ type Metadata = Transformed['metadata'];
 type StoredNode = NodeView & { readonly metadata: Metadata };
 type StoredCsiNode = CsiNodeView & { readonly metadata: Metadata };
 
-/** The nodes as they are now: lists and watches Nodes, of which the API server sends the metadata
- * alone, and CSINodes. */
+/** The present nodes: lists and watches Nodes (only their metadata) and CSINodes. */
 export class NodeWatch implements ClusterTopology {
   readonly #nodes: Reflector<StoredNode>;
   readonly #csiNodes: Reflector<StoredCsiNode>;
@@ -107,7 +106,7 @@ export class NodeWatch implements ClusterTopology {
   }
 }
 
-/** Keeps the known labels where they are equal, so that a heartbeat leaves nothing behind. */
+/** Keeps the known object of equal labels, so that a heartbeat needs no memory. */
 function toNode(
   { metadata }: KubeObject,
   known: (name: string) => NodeView | undefined,
@@ -120,7 +119,7 @@ function toNode(
 
 function toCsiNode({ metadata, spec }: CsiNode, driver: string): StoredCsiNode {
   const { name, uid, resourceVersion } = metadata;
-  // The API server writes an empty list as null: when the last driver of a node has gone.
+  // The API server writes null for an empty list, after the last driver of a node is gone.
   const drivers = spec.drivers as CsiNode['spec']['drivers'] | null;
   const entry = drivers?.find((each) => each.name === driver);
   const topologyKeys = entry === undefined ? undefined : (entry.topologyKeys ?? []);

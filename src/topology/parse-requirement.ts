@@ -1,17 +1,17 @@
 import { isFields, parseJson } from '../runtime/json.ts';
 import type { TopologyRequirement } from './requirement.ts';
 
-/** More is not kept with a job. */
+/** The longest text that a job keeps. */
 const MAX_LENGTH = 8_192;
 
-/** A requirement as a job keeps it, so that later calls ask for the same place; '' for none, and
+/** Encodes a requirement for a job, so that later calls ask for the same topology; '' for none, and
  * for one that is too long. */
 export function requirementText(requirement: TopologyRequirement | undefined): string {
   const text = requirement === undefined ? '' : JSON.stringify(requirement);
   return text.length > MAX_LENGTH ? '' : text;
 }
 
-/** Reads it; undefined for what is none. */
+/** Decodes a requirement; undefined for '' and for an invalid text. */
 export function parseRequirement(text: string): TopologyRequirement | undefined {
   const value = text === '' ? undefined : parseJson(text);
   if (!isFields(value)) return undefined;

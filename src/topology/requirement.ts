@@ -15,8 +15,8 @@ import {
   toSegments,
 } from './term.ts';
 
-/** Where a volume may be created: the driver has to make it accessible from one of `requisite`, and
- * tries them in the order of `preferred`. As CSI's TopologyRequirement. */
+/** Where a volume may be created, as CSI's TopologyRequirement: the driver has to make it
+ * accessible from one of `requisite`, and tries them in the order of `preferred`. */
 export interface TopologyRequirement {
   readonly requisite: Topology[];
   readonly preferred: Topology[];
@@ -37,10 +37,10 @@ export interface RequirementInput {
   readonly immediateTopology: boolean;
 }
 
-/** Thrown for a selected node without a CSINode: the scheduler has to select another one. */
+/** The selected node has no CSINode: the scheduler has to select another node. */
 export class MissingCsiNodeError extends RefusedError {}
 
-/** Where the volume of a claim may be created; undefined where nothing limits it. Upstream:
+/** Decides where the volume of a claim may be created; undefined without a limit. Upstream:
  * external-provisioner pkg/controller/topology.go GenerateAccessibilityRequirements.
  * @throws MissingCsiNodeError, RefusedError */
 export function topologyRequirement(input: RequirementInput): TopologyRequirement | undefined {
@@ -102,8 +102,8 @@ function checkAllowed(input: RequirementInput, selected: TopologyTerm): void {
   );
 }
 
-/** The class's terms, or those of all nodes, sorted; none where nothing limits the volume.
- * @param selectedKeys those of the selected node, if there is one */
+/** The class's terms, or the terms of all nodes, sorted; none if nothing limits the volume.
+ * @param selectedKeys  the keys of the selected node, if there is one */
 function requisiteTerms(
   input: RequirementInput,
   selectedKeys: readonly string[] | undefined,
@@ -138,7 +138,7 @@ function waitsFor({ topology, cls }: RequirementInput): readonly WaitCondition[]
   ];
 }
 
-/** More would not fit into a call to the driver. */
+/** More terms would not fit into a call to the driver. */
 const MAX_TERMS = 10_000;
 
 /** The terms that a class allows: one for each combination of the values of its expressions. An
@@ -174,9 +174,9 @@ function checkCount(count: number): void {
   );
 }
 
-/** Which of `count` terms comes first for a claim without a selected node. The claims of one member
- * of a StatefulSet get the same one, and its members take turns. Upstream: external-provisioner
- * pkg/controller/topology.go getPVCNameHashAndIndexOffset.
+/** Chooses which of `count` terms comes first for a claim without a selected node. All claims of
+ * one member of a StatefulSet get the same term, and its members take turns. Upstream:
+ * external-provisioner pkg/controller/topology.go getPVCNameHashAndIndexOffset.
  * @param count at least 1 */
 export function firstTermFor(claimName: string, count: number): number {
   const { text, index } = splitName(claimName);

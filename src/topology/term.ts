@@ -1,5 +1,5 @@
-/** Labels with one value for each key, sorted by key. The nodes that have all of them are a segment
- * of the cluster; without labels, that is all of it. */
+/** Labels with one value for each key, sorted by key. The nodes that have all of them are a
+ * segment; without labels it is the whole cluster. */
 export type TopologyTerm = readonly Label[];
 
 type Label = readonly [key: string, value: string];
@@ -9,7 +9,7 @@ export function toTerm(segments: Readonly<Record<string, string>>): TopologyTerm
   return sortLabels(Object.entries(segments));
 }
 
-/** @returns the term as the segments of a CSI topology; of two values of a key the last one */
+/** @returns the term as the segments of a CSI topology; the last of two values of a key */
 export function toSegments(term: TopologyTerm): Record<string, string> {
   return Object.fromEntries(term);
 }
