@@ -6,7 +6,7 @@ export const summary =
   'runs ingest and jobs in one process beside the driver, in the place of external-provisioner’s ' +
   'container; takes the flags of both, and those of csi-gateway';
 
-/** Flags that differ from those of the processes that `all` runs. */
+/** Flags that the processes in `all` do not have, or define differently. */
 export const flags = defineFlags({
   ...ownNodeFlags,
   'redis-url': {
@@ -14,23 +14,22 @@ export const flags = defineFlags({
     default: '',
     env: 'REDIS_URL',
     help:
-      'Redis for queues. Empty: a redis-server or valkey-server of its own, whose data ends with ' +
-      'the process.',
+      'Redis for queues. Empty: the process starts its own redis-server or valkey-server, whose ' +
+      'data is lost when the process ends.',
   },
   gateway: {
     type: 'strings',
     default: '',
     perDriver: true,
     help:
-      'Address of a csi-gateway to call, unix:///path or dns:///host:port, in the place of the ' +
-      'driver at --csi-address. Empty: that driver is called directly, unless ' +
-      '--gateway-service is given.',
+      'Address of a csi-gateway to call, unix:///path or dns:///host:port. Empty: the process calls ' +
+      'the driver at --csi-address directly, unless --gateway-service is given.',
   },
   listen: {
     type: 'strings',
     default: '',
     help:
-      'Address at which a csi-gateway in this process serves workers elsewhere (docs/grow.md): ' +
+      'Address of a csi-gateway in this process, which serves other workers (docs/grow.md): ' +
       'dns:///host:port. TCP beyond loopback needs TLS. Needs --gateway-service or --gateway. ' +
       'Empty: none.',
   },
@@ -38,12 +37,12 @@ export const flags = defineFlags({
     type: 'bool',
     default: false,
     perDriver: true,
-    help: 'Acquire a Lease before working. Needed with several replicas.',
+    help: 'Acquires a Lease before it works. Needed with several replicas.',
     upstream: 'same',
   },
   'dashboard-address': {
     type: 'string',
     default: '',
-    help: 'Listen address of a dashboard, for example 127.0.0.1:8088. Empty: none.',
+    help: 'Address of a dashboard in this process, for example 127.0.0.1:8088. Empty: none.',
   },
 });

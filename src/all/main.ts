@@ -41,7 +41,7 @@ export const table = defineFlags({
 
 type AllContext = ProcessContext<typeof table>;
 
-/** Ingest and jobs in one process, in the place of external-provisioner. */
+/** Runs ingest and jobs in one process, in the place of external-provisioner. */
 export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'all', summary, table, start });
 }
@@ -57,7 +57,7 @@ async function start(context: AllContext): Promise<void> {
   const redis = redisAddress(parseRedisUrl(redisUrl));
   const given = flagsForCommands(context, redisUrl, driver?.address);
   await writeOwnSutler(folder, { pid: context.pid, redis, given });
-  // One page for all of them.
+  // All parts share one HTTP endpoint.
   const values = { ...flags, redisUrl, httpEndpoint: '', metricsAddress: '' };
   const parts = {
     ...(flags.listen.length === 0 ? {} : { 'csi-gateway': startGateway }),
@@ -95,41 +95,39 @@ async function start(context: AllContext): Promise<void> {
   );
 }
 
-/** The node that this process serves alone, as external-provisioner does with --node-deployment.
+/** The only node that this process serves, as external-provisioner with --node-deployment.
  * @throws UsageError */
 export function checkedNode({ flags, env }: Pick<AllContext, 'flags' | 'env'>): string | undefined {
   const node = ownNode(flags, env);
   if (node === undefined) return undefined;
   if (flags.redisUrl !== '')
     throw new UsageError(
-      '--node-deployment: a process for each node has a Redis of its own; unset REDIS_URL',
+      '--node-deployment: the process of each node starts its own Redis; unset REDIS_URL',
     );
   if (flags.driverConfig !== '')
-    throw new UsageError(
-      '--node-deployment: give it without --driver-config; it serves one driver',
-    );
+    throw new UsageError('--node-deployment serves one driver; remove --driver-config');
   return node;
 }
 
-/** Whether the driver beside this process is called directly: unless flags name gateways.
+/** Whether this process calls its driver directly: unless flags name gateways.
  * @throws UsageError */
 export function callsOwnDriver({ flags }: Pick<AllContext, 'flags'>): boolean {
   const { driverConfig, gateway, gatewayService, listen } = flags;
   const namesGateways = gateway.length > 0 || gatewayService !== '';
   if (driverConfig !== '' && (namesGateways || listen.length > 0))
     throw new UsageError(
-      '--gateway, --gateway-service and --listen: with --driver-config, the file names the gateways',
+      '--gateway, --gateway-service and --listen: with --driver-config, name gateways in the file',
     );
   if (listen.length > 0 && !namesGateways)
     throw new UsageError(
-      '--listen: this process has to call the gateway that all workers call; give ' +
-        '--gateway-service=NAMESPACE/NAME, or --gateway with an address of this one',
+      '--listen: this process has to call the same gateway as all workers; give ' +
+        '--gateway-service=NAMESPACE/NAME, or --gateway with the address of this gateway',
     );
   return driverConfig === '' && !namesGateways;
 }
 
-/** The arguments but those for the log, with what this process has chosen itself. A command calls
- * the driver by its socket. */
+/** The arguments of this process for commands, without those for the log, with the Redis and the
+ * driver that it has chosen. A command calls the driver by its socket. */
 function flagsForCommands(
   { given, flags }: AllContext,
   redisUrl: string,
@@ -142,15 +140,15 @@ function flagsForCommands(
   };
 }
 
-/** With a Redis of its own, jobs asks ingest who leads. Of several drivers each has a Lease, which
- * both follow. */
+/** With its own Redis and one driver, jobs asks ingest who leads. Otherwise jobs follows the Lease.
+ */
 function openOwnLeader({ flags }: AllContext, node?: string): OwnLeader | undefined {
   return flags.redisUrl === '' && flags.driverConfig === '' ? new OwnLeader(node) : undefined;
 }
 
 const PREFIX = 'sutler-';
 
-/** Only this user can enter it, so its sockets need no password. */
+/** Makes a folder that only this user can enter, so its sockets need no password. */
 async function makeFolder({ flags: { csiAddress }, env, pid }: AllContext): Promise<string> {
   const places = [...ownPlaces(env), dirname(csiAddress.replace(/^unix:(\/\/)?/, ''))];
   const failures: string[] = [];
@@ -162,18 +160,19 @@ async function makeFolder({ flags: { csiAddress }, env, pid }: AllContext): Prom
     } catch (error) {
       failures.push(messageOf(error));
     }
-  const fix = 'name a folder that this process may write to by the variable TMPDIR';
+  const fix = 'set TMPDIR to a folder that this process may write to';
   throw new UsageError(`no temporary folder (${failures.join('; ')}): ${fix}`);
 }
 
-/** Removes the folders of processes that were killed: a container's volumes, and the memory of its
- * pod, outlive it. A place that can't be listed is left as it is. */
+/** Removes the folders of killed processes, because a container's volumes and its pod's memory
+ * outlive it. Skips a place that can't be listed. */
 async function removeLeftovers(place: string, pid: number): Promise<void> {
   for (const name of await readdir(place).catch(() => [])) {
     if (!OWN_FOLDER.test(name)) continue;
     const folder = join(place, name);
     const socket = join(folder, OWN_REDIS_SOCKET);
-    // Another user's can't be read; one that has no socket yet is that of a process that starts.
+    // The folder of another user can't be read. A folder without a socket may be of a process that
+    // starts.
     const isLeft = existsSync(socket) ? !(await isInUse(socket)) : await isLeftBehind(folder, pid);
     if (isLeft) await rm(folder, { recursive: true, force: true }).catch(() => undefined);
   }
@@ -186,7 +185,7 @@ async function startOwnRedis({ log, closers }: AllContext, folder: string): Prom
   return server.url;
 }
 
-/** A part closes what it has opened in reverse order, as a process of its own does. */
+/** As a separate process, a part closes in reverse order what it has opened. */
 function partContext(context: AllContext, name: string): Omit<AllContext, 'flags'> {
   const closers = new Closers();
   context.closers.add(name, async () => {

@@ -25,9 +25,8 @@ interface Context extends Pick<
   };
 }
 
-/** Opens the driver whose socket this process has. It is called directly, without a gateway. Does
- * not wait for it.
- * @returns how it is called, and the address of its socket */
+/** Opens the driver at this process's socket, without a gateway. Does not wait for the driver.
+ * @returns access to the driver, and the address of its socket */
 export function openOwnDriver({ flags, closers, health, log, metrics: registry }: Context): {
   readonly access: DriverAccess;
   readonly address: string;
@@ -45,7 +44,7 @@ export function openOwnDriver({ flags, closers, health, log, metrics: registry }
   const showsShortSecrets = flags.showMessagesWithShortSecrets;
   const csi = new CsiCalls(sendBy(calls), { clock: systemClock, showsShortSecrets });
   const own = { address: `own:${hostname()}`, client: csi };
-  const remedy = 'that process; this one calls its own driver alone';
+  const remedy = 'that process; this one only calls its own driver';
   const access = watchDriver(
     { flags, closers, log },
     new GatewayPool(() => [own], own.address, remedy),

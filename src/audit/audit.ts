@@ -19,7 +19,7 @@ export interface AuditPorts {
   readonly ownNode: string | undefined;
   /** Deadline of each ListVolumes call. */
   readonly timeoutMs: number;
-  /** How long ago an earlier audit must have found a volume unknown before it is an orphan. */
+  /** Age from which an unnamed volume is an orphan, counted from the audit that first found it. */
   readonly minAgeMs: number;
   readonly nowMs: () => number;
 }
@@ -31,29 +31,29 @@ export interface AuditReport {
   readonly volumes: number;
   /** How many PVs name a volume of the driver. */
   readonly persistentVolumes: number;
-  /** Volumes that no PV names, and none named `minAgeMs` ago; oldest first. */
+  /** Volumes that have had no PV for `minAgeMs`; oldest first. */
   readonly orphans: readonly Unnamed[];
-  /** Volumes that are unknown for a shorter time; their PVs may be about to be written. */
+  /** Volumes without a PV for a shorter time; the PV may still be written. */
   readonly notNamedYet: readonly Unnamed[];
   /** PVs whose volume the driver does not list. */
   readonly missing: readonly MissingVolume[];
-  /** The claims in the journal: a volume may be the one of such a claim. */
+  /** The claims in the journal; an unnamed volume may belong to one of them. */
   readonly openCreations: readonly OpenCreation[];
 }
 
 /** A volume that a PV names and the driver does not list. */
 export interface MissingVolume {
   readonly persistentVolume: string;
-  /** As the PV states it; of an in-tree PV, what identifies its volume. */
+  /** The PV's handle; for an in-tree PV the id of its volume. */
   readonly handle: string;
-  /** "namespace/name"; '' for a PV that no claim has. */
+  /** "namespace/name"; '' for a PV without a claim. */
   readonly claim: string;
 }
 
 const PAGE_SIZE = 500;
 
-/** Compares the volumes that the driver lists with those that PVs name. Needs a
- * driver with LIST_VOLUMES. Never deletes anything.
+/** Compares the driver's list of volumes with the PVs. Needs a driver with LIST_VOLUMES. Never
+ * deletes anything.
  * @throws CsiError, KubeError or the error of Redis */
 export async function audit(ports: AuditPorts): Promise<AuditReport> {
   const { driver, ledger, minAgeMs } = ports;
@@ -74,9 +74,8 @@ export async function audit(ports: AuditPorts): Promise<AuditReport> {
   return { driver, atMs, ...counts, orphans, notNamedYet, missing, openCreations };
 }
 
-/** Finds the PVs whose volume the driver does not list. Where it seems that there are some, volumes
- * and PVs are listed once more: a PV may be newer than the first list of volumes, or its deletion
- * may have ended since. */
+/** Finds the PVs whose volume the driver does not list. If there seem to be some, lists volumes and
+ * PVs again: a PV may be newer than the first list of volumes, or its deletion may have ended. */
 async function findMissing(
   ports: AuditPorts,
   found: {
@@ -101,7 +100,7 @@ async function findMissing(
     }));
 }
 
-/** Whether the driver has to list the volume of a PV: not while it is deleted, and not if it is on
+/** Whether the driver has to list the volume of a PV: not during its deletion, and not if it is on
  * another node. */
 function isToBeListed({ driver, ownNode }: AuditPorts, volume: Volume): boolean {
   const { metadata, spec, status } = volume;
@@ -118,7 +117,7 @@ async function listDriverVolumes({ csi, timeoutMs }: AuditPorts): Promise<readon
     for (const { volume } of page.entries)
       if (volume !== undefined)
         listed.set(volume.volumeId, { handle: volume.volumeId, sizeBytes: volume.capacityBytes });
-    // A driver that repeats its token would be listed without end.
+    // If a driver repeats its token, the list would never end.
     if (page.nextToken === '' || page.nextToken === startingToken) return [...listed.values()];
     startingToken = page.nextToken;
   }
@@ -139,8 +138,7 @@ async function listNamed({ kube, driver }: AuditPorts): Promise<readonly Named[]
   return named;
 }
 
-/** What one audit of a driver remembers for the next: when each handle was first found unknown,
- * Unix ms. */
+/** Stores for the next audit when each handle was first found unnamed, Unix ms. */
 export function redisAuditLedger(place: RedisPlace) {
   const { redis } = place;
   const key = driverKey(place, 'audit');

@@ -15,17 +15,17 @@ export interface ListedVolume {
 export interface Unnamed {
   readonly handle: string;
   readonly sizeBytes: bigint;
-  /** When an audit first found no name for it, Unix ms; the volume is at least that old. */
+  /** When an audit first found the volume unnamed, Unix ms; the volume is at least that old. */
   readonly firstSeenMs: number;
-  /** From when on it counts as an orphan if it has no name by then, Unix ms. */
+  /** When it becomes an orphan, unless a PV names it before, Unix ms. */
   readonly countsFromMs: number;
 }
 
-/** Tells orphans, which were unknown to an audit `minAgeMs` ago too, from volumes that may still
- * get a PV. The oldest come first.
- * @param o.unknown     volumes that no PV names now
- * @param o.seenBefore  when earlier audits first found a handle unknown, Unix ms
- * @param o.minAgeMs    longer than the creation of a volume can take */
+/** Separates orphans from volumes that may still get a PV. An orphan was already unnamed in an
+ * audit `minAgeMs` ago. The oldest come first.
+ * @param o.unknown  volumes that no PV names now
+ * @param o.seenBefore  when earlier audits first found a handle unnamed, Unix ms
+ * @param o.minAgeMs  longer than the creation of a volume can take */
 export function findOrphans(o: {
   readonly unknown: readonly ListedVolume[];
   readonly seenBefore: ReadonlyMap<string, number>;
@@ -47,15 +47,15 @@ export function findOrphans(o: {
 }
 
 /** The part of a volume's id that its CSI handle and its in-tree source share. It is coarser than
- * the handle, so that no volume in use is taken for an orphan.
+ * the handle, so that no volume in use looks like an orphan.
  * @throws RefusedError for an in-tree vSphere volume: its path does not contain the handle */
 export function auditId({ driver, form, id }: VolumeIdentity): string {
   if (form === VSPHERE.source)
     throw new RefusedError(
-      `there are PersistentVolumes of the in-tree form of ${driver}, which name no handle that ` +
-        'the driver lists; an audit is possible once there are none',
+      `some PersistentVolumes of ${driver} have the in-tree form, which does not contain the ` +
+        'handle that the driver lists; audit again after the last of them is gone',
     );
   if (driver === GCE.csiDriver) return id.slice(id.lastIndexOf('/') + 1);
-  // The share is the third part of the handle and of the in-tree id.
+  // The name of the share is the third part of the handle and of the in-tree id.
   return driver === AZURE_FILE.csiDriver ? (id.split('#')[2] ?? id) : id;
 }

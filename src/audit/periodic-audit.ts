@@ -8,7 +8,7 @@ import { counted } from '../runtime/printable.ts';
 export interface PeriodicAuditOptions {
   readonly ports: AuditPorts;
   readonly events: Pick<EventRecorder, 'record'>;
-  /** The object of the event: the driver's Lease, in the one namespace where ingest may write. */
+  /** The object of the events: the driver's Lease, because ingest may write in its namespace. */
   readonly regarding: Regarding;
   readonly intervalMs: number;
   readonly isLeading: () => boolean;
@@ -16,8 +16,8 @@ export interface PeriodicAuditOptions {
   readonly metrics: Registry;
 }
 
-/** Audits at each interval while this ingest leads. Reports orphans and missing volumes as metrics
- * and, when their number changes, in the log and as events. */
+/** Audits at each interval while this ingest leads. Reports orphans and missing volumes by metrics
+ * and, if their number changes, in the log and by events. */
 export function startPeriodicAudit(options: PeriodicAuditOptions) {
   const { ports, isLeading, log } = options;
   let last: AuditReport | undefined;
@@ -47,12 +47,13 @@ export function startPeriodicAudit(options: PeriodicAuditOptions) {
   let second: NodeJS.Timeout | undefined;
   let soonMs = -Infinity;
   return {
-    /** Audits now, and again when a volume that this audit finds unknown counts as an orphan. For
-     * when another provisioner led, which may have left volumes behind as it was stopped. */
+    /** Audits now, and again when the volumes that this audit finds unnamed would be orphans.
+     * Called after another provisioner led, which may have left volumes behind when it was stopped.
+     */
     runSoon(): void {
       if (ports.nowMs() - soonMs < SOON_PAUSE_MS) return;
       soonMs = ports.nowMs();
-      log.info({ driver: ports.driver }, 'another provisioner may have led: auditing');
+      log.info({ driver: ports.driver }, 'auditing, because another provisioner may have led');
       isAfterOther = true;
       auditIfLeading();
       clearTimeout(second);
@@ -66,9 +67,9 @@ export function startPeriodicAudit(options: PeriodicAuditOptions) {
   };
 }
 
-/** How much later than --audit-min-age after the first audit the second one begins. */
+/** The second audit begins --audit-min-age and this time after the first one. */
 const SECOND_AUDIT_AFTER_MS = 1_000;
-/** Two provisioners may take turns. */
+/** Shortest time between two calls of `runSoon`, since two provisioners may take turns. */
 const SOON_PAUSE_MS = 60_000;
 const MOST_NAMED = 50;
 
@@ -76,7 +77,7 @@ function handlesOf(volumes: readonly { readonly handle: string }[]): readonly st
   return volumes.slice(0, MOST_NAMED).map(({ handle }) => handle);
 }
 
-/** Says at once what another provisioner seems to have left. */
+/** Logs at once the volumes that another provisioner may have left behind. */
 function logNotNamedYet({ ports, log }: PeriodicAuditOptions, report: AuditReport): void {
   const { driver, minAgeMs } = ports;
   const { notNamedYet, atMs } = report;
@@ -84,11 +85,11 @@ function logNotNamedYet({ ports, log }: PeriodicAuditOptions, report: AuditRepor
   const countFrom = new Date(atMs + minAgeMs).toISOString();
   log.warn(
     { driver, volumes: notNamedYet.length, handles: handlesOf(notNamedYet), countFrom },
-    'no PersistentVolume names these volumes yet; they are orphaned if none does by then',
+    'no PersistentVolume names these volumes yet; from countFrom on they count as orphaned',
   );
 }
 
-/** PVs whose volume is missing: their data may be lost. */
+/** Reports PVs without a volume: their data may be lost. */
 function reportMissing(options: PeriodicAuditOptions, { missing }: AuditReport): void {
   const names = missing.slice(0, MOST_NAMED).map(({ persistentVolume }) => persistentVolume);
   options.log.warn(
@@ -102,7 +103,7 @@ function reportMissing(options: PeriodicAuditOptions, { missing }: AuditReport):
 function reportOrphans(options: PeriodicAuditOptions, { orphans }: AuditReport): void {
   options.log.warn(
     { driver: options.ports.driver, orphans: orphans.length, handles: handlesOf(orphans) },
-    'orphaned volumes found; sutler audit lists them, delete them with the tools of the storage system',
+    'orphaned volumes found: list them with sutler audit, and delete them in the storage system',
   );
   const message = `no PersistentVolume names ${counted(orphans.length, 'volume')} of this driver`;
   tell(options, 'OrphanedVolumes', `${message}; sutler audit lists them, nothing was deleted`);
@@ -112,9 +113,9 @@ function tell({ events, regarding }: PeriodicAuditOptions, reason: string, messa
   events.record({ type: 'Warning', reason, message, regarding });
 }
 
-/** Shows an audit as metrics.
+/** Registers the metrics of an audit.
  * @param last  the last one; undefined while this process does not lead
- * @returns what ends each */
+ * @returns functions that remove the metrics */
 function showAudit(
   { ports: { driver }, metrics }: PeriodicAuditOptions,
   last: () => AuditReport | undefined,

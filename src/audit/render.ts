@@ -5,11 +5,11 @@ import type { Unnamed } from './orphans.ts';
 import { counted } from '../runtime/printable.ts';
 
 const ORPHANS =
-  'Orphaned volumes, which no PersistentVolume names. Nothing was deleted; ' +
+  'Orphaned volumes: no PersistentVolume names them. sutler audit deletes nothing; ' +
   'check each one before you delete it:';
 const NOT_NAMED_YET =
-  'Volumes not named yet by a PersistentVolume, which may still be written. Each counts as ' +
-  'orphaned from the time that is given:';
+  'Volumes without a PersistentVolume, which may still be written. Without it, each counts as ' +
+  'orphaned from this time on:';
 const MISSING =
   'PersistentVolumes whose volume the driver does not list. If the storage system does not have it ' +
   'either, its data is lost:';

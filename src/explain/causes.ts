@@ -5,7 +5,7 @@ import type { WaitCondition } from '../rules/rule.ts';
 import { isoTime } from '../runtime/printable.ts';
 import { type DriverState, leaderOf, workersOf } from './driver-state.ts';
 
-/** Who can end a wait. `nobody`: it goes on by itself. */
+/** Who can end a wait. `nobody`: it ends by itself. */
 export type Actor = 'nobody' | 'user' | 'administrator' | 'driver vendor';
 
 /** Why a claim or volume is not done. */
@@ -16,22 +16,22 @@ export interface Cause {
   readonly sentence: string;
   readonly isFine: boolean;
   readonly actor: Actor;
-  /** What that one does. */
+  /** What the actor does. */
   readonly step: string;
 }
 
 type Advice = readonly [actor: Actor, step: string];
 
-/** Who acts, and how, by the name of the cause. */
+/** Who acts, and how, by the cause's name. */
 export const CAUSES = {
-  // Of all claims of a driver.
-  OtherProvisioner: ['administrator', 'stop that provisioner, if sutler is to work in its place'],
-  NoLeader: ['administrator', 'see /readyz of ingest or sutler all, or start it where none runs'],
+  // Causes of all claims of a driver.
+  OtherProvisioner: ['administrator', 'stop that provisioner, if sutler should replace it'],
+  NoLeader: ['administrator', 'see /readyz of ingest or sutler all; if none runs, start one'],
   Drained: ['administrator', 'end the drain: sutler drain --undo'],
-  NoWorker: ['administrator', 'see /readyz of jobs or sutler all, or start it where none runs'],
-  // Of a claim without a job.
+  NoWorker: ['administrator', 'see /readyz of jobs or sutler all; if none runs, start one'],
+  // Causes of a claim without a job.
   Lost: ['administrator', 'restore the PersistentVolume, or delete the claim'],
-  Bound: ['nobody', 'nothing is to be done'],
+  Bound: ['nobody', 'it is done'],
   Binding: ['nobody', 'kube-controller-manager binds the two'],
   NoClass: ['user', 'name a class in the claim, or have the administrator mark one as the default'],
   ClassNotFound: ['user', 'name another class, or have the administrator create this one'],
@@ -40,29 +40,29 @@ export const CAUSES = {
   WaitForFirstConsumer: ['user', 'create a pod with this claim; the scheduler then selects a node'],
   NotAnnotated: [
     'administrator',
-    'wait 15 s, then see that kube-controller-manager runs, and that the class is the one wanted',
+    'wait 15 s, then check that kube-controller-manager runs, and that the claim’s class is right',
   ],
-  // Of a claim or volume with a job.
+  // Causes of a claim or volume with a job.
   Queued: ['nobody', 'wait'],
   Running: ['nobody', 'wait until its call has ended'],
-  Later: ['nobody', 'it is tried again by itself'],
-  InDoubt: ['nobody', 'its volume is deleted, if it is not wanted, when that time is over'],
+  Later: ['nobody', 'sutler tries again by itself'],
+  InDoubt: ['nobody', 'after that time sutler deletes the volume, if nobody needs it'],
   NotPlannable: [
     'administrator',
-    'put back what is missing, or look for the volume in the storage, then: sutler forget',
+    'restore what is missing, or look for the volume in the storage, then: sutler forget',
   ],
-  Limited: ['nobody', 'it goes on when it is its turn'],
+  Limited: ['nobody', 'wait until the limit allows it'],
   Paused: ['administrator', 'remove or raise sutler.dev/max-in-flight of the StorageClass'],
   Unreachable: ['administrator', 'start the driver, or see why it or its gateway does not answer'],
-  Forbidden: ['administrator', 'grant what is refused, or change the policy'],
+  Forbidden: ['administrator', 'grant the missing right, or change the policy'],
   Refused: ['user', 'correct what the reason names'],
-  // It waits for an object.
+  // Causes of a wait for an object.
   Secret: ['administrator', 'create the Secret, correct it, or grant sutler to read it'],
   Class: ['administrator', 'create or correct the StorageClass'],
-  Source: ['user', 'create what it is to be filled from, or wait until that is ready'],
+  Source: ['user', 'create the source of its content, or wait until the source is ready'],
   Volume: ['administrator', 'look at the PersistentVolume'],
-  Attached: ['user', 'end what uses the volume, so that it is detached'],
-  Nodes: ['administrator', 'see that the driver is registered on a node that fits'],
+  Attached: ['user', 'delete the pods that use the volume, so that it is detached'],
+  Nodes: ['administrator', 'register the driver on a node that fits'],
   // Codes of gRPC.
   InvalidArgument: [
     'administrator',
@@ -73,27 +73,27 @@ export const CAUSES = {
     'administrator',
     'a volume of this name with other properties exists in the storage: compare, then delete it',
   ],
-  PermissionDenied: ['administrator', 'correct the driver’s credentials, or what they may do'],
+  PermissionDenied: ['administrator', 'correct the driver’s credentials, or their rights'],
   Unauthenticated: ['administrator', 'correct the driver’s credentials'],
   ResourceExhausted: ['administrator', 'free or add capacity, or raise the quota of the storage'],
   FailedPrecondition: ['administrator', 'bring the storage into the state that the driver names'],
   OutOfRange: ['user', 'ask for a size that the driver supports'],
   Unimplemented: ['administrator', 'ask only for what this driver supports'],
-  DeadlineExceeded: ['nobody', 'the driver is slow: its call is repeated until it ends'],
+  DeadlineExceeded: ['nobody', 'the driver is slow: sutler repeats the call until it ends'],
   DriverSlow: ['administrator', 'raise --timeout, or see why the driver is slow'],
-  Aborted: ['nobody', 'the driver works on this volume already: it is asked again'],
-  Canceled: ['nobody', 'the call is repeated'],
+  Aborted: ['nobody', 'the driver is at work on this volume: sutler asks again'],
+  Canceled: ['nobody', 'sutler repeats the call'],
   Unavailable: ['administrator', 'see why the driver or its storage can’t be reached'],
 } as const satisfies Readonly<Record<string, Advice>>;
 
-/** Of another code. */
+/** For any other code. */
 const DRIVER_LOG: Advice = ['driver vendor', 'see the log of the CSI driver for this volume name'];
 
-/** As they should be, although somebody has the next step. */
+/** Nothing is wrong with these, although somebody has the next step. */
 const IN_ORDER: readonly string[] = ['NoProvisioning', 'WaitForFirstConsumer'];
 
-/** A cause by its name.
- * @param step  where it depends on more than the name */
+/** Makes a cause from its name.
+ * @param step  if it depends on more than the name */
 export function causeNamed(name: keyof typeof CAUSES, sentence: string, step?: string): Cause {
   const [actor, usual] = CAUSES[name];
   return causeOf(name, sentence, [actor, step ?? usual]);
@@ -104,7 +104,7 @@ function causeOf(name: string, sentence: string, [actor, step]: Advice): Cause {
   return { name, sentence, isFine, actor, step };
 }
 
-/** The cause of what waits for an object, by its resource. */
+/** The cause of a wait for an object, by the object's resource. */
 const OBJECTS: Readonly<Record<string, keyof typeof CAUSES>> = {
   secrets: 'Secret',
   storageclasses: 'Class',
@@ -116,19 +116,19 @@ const OBJECTS: Readonly<Record<string, keyof typeof CAUSES>> = {
   nodes: 'Nodes',
 };
 
-/** The command that has an object tried again at once.
+/** The command that retries an object at once.
  * @param object  "namespace/claim", or the volume's name */
 export function retryCommand(object: string): string {
   return `sutler retry ${object}`;
 }
 
-/** Why none of the driver's claims is worked on; undefined if they are. */
+/** Why sutler works on none of the driver's claims; undefined if it works. */
 export function driverCause(state: DriverState): Cause | undefined {
   const { driver, drain, driverTrouble, otherProvisioner: other, isConfirmed } = state;
   if (other !== undefined)
     return causeNamed('OtherProvisioner', `${other} holds the Lease of driver ${driver}`);
   if (leaderOf(state) === undefined || !isConfirmed)
-    return causeNamed('NoLeader', `no ingest leads driver ${driver} and has looked at its claims`);
+    return causeNamed('NoLeader', `no ingest leads driver ${driver}, or the leader has just begun`);
   if (drain !== undefined)
     return causeNamed(
       'Drained',
@@ -149,33 +149,33 @@ export function whyNoJob(why: Exclude<PendingWhy, ''>, className: string): Cause
     : causeNamed('ClassNotFound', `StorageClass "${className}" does not exist`);
 }
 
-/** In the reason of a run that waits for the end of a doubt (jobs/mark-job.ts). */
-export const DOUBT = 'a call of before may still be at work in the driver';
-/** How the reason begins of a claim that is gone and stays in the journal. */
+/** Part of the reason of a run whose job is in doubt (jobs/mark-job.ts). */
+export const DOUBT = 'a call of an earlier run may still be at work in the driver';
+/** The first words of the reason of a vanished claim that stays in the journal. */
 export const VANISHED = 'the claim is gone, and a volume may exist for it';
 
-/** How the sentence of Unreachable begins; what a run has said follows. */
+/** The first words of the sentence of Unreachable; the run's reason follows. */
 const UNREACHABLE = "the driver can't be reached: ";
 
-/** What the event of Unreachable says, whoever records it, so that it is one.
- * @param reason  what a run has said, or the sentence of the cause */
+/** The text of the event of Unreachable, the same whoever records it, so that there is one event.
+ * @param reason  a run's reason, or the sentence of the cause */
 export function unreachableEvent(reason: string): string {
   const [, step] = CAUSES.Unreachable;
   return `${reason.replace(UNREACHABLE, '')}; ${step}`;
 }
 
-/** What the reason of a run has after the words of a call that ended at its deadline, unless the
- * driver may take that long. */
+/** Follows the message of a call that ended at its deadline, unless the driver may take that long.
+ */
 export function timeoutNote(timeoutMs: number): string {
   return ` (--timeout is ${Number((timeoutMs / 1_000).toFixed(3))}s)`;
 }
 
-/** Calls in a row that ended at their deadline after which somebody has to act. */
+/** After so many calls in a row that ended at their deadline somebody has to act. */
 const MANY_DEADLINES = 3;
 
-/** What somebody has to do about calls that end at their deadline; undefined: it may end by itself.
+/** What to do about calls that end at their deadline; undefined: the calls may still succeed.
  * @param reason  with the timeoutNote
- * @param alike   how many runs in a row have ended so */
+ * @param alike  how many runs in a row have ended so */
 export function slowStep(reason: string, alike: number): string | undefined {
   const [, timeout] = /DeadlineExceeded.*\(--timeout is (\S+)\)$/s.exec(reason) ?? [];
   return timeout === undefined || alike < MANY_DEADLINES
@@ -183,8 +183,8 @@ export function slowStep(reason: string, alike: number): string | undefined {
     : `raise --timeout (it is ${timeout}), or see why the driver is slow`;
 }
 
-/** Causes of calls to the driver that give way to that it can't be reached. While it can't, one run
- * at a time tries it, and the others say what they found before. */
+/** Causes that Unreachable replaces. While the driver can't be reached, one run at a time tries it,
+ * and the other keys keep an older cause. */
 const UNTIL_UNREACHABLE: readonly string[] = [
   'Later',
   'DeadlineExceeded',
@@ -193,9 +193,9 @@ const UNTIL_UNREACHABLE: readonly string[] = [
   'Canceled',
 ];
 
-/** The cause of a key.
- * @param own    by its last run; undefined: none has ended
- * @param ofAll  of all keys of the driver; undefined: they are worked on */
+/** Chooses the cause of a key.
+ * @param own  from its last run; undefined: none has ended
+ * @param ofAll  of all keys of the driver; undefined if there is none */
 export function prevailing(own: Cause | undefined, ofAll: Cause | undefined): Cause | undefined {
   if (ofAll?.name !== 'Unreachable') return ofAll ?? own;
   return own === undefined || UNTIL_UNREACHABLE.includes(own.name) ? ofAll : own;
@@ -205,7 +205,7 @@ export function prevailing(own: Cause | undefined, ofAll: Cause | undefined): Ca
 export function statusCause(status: RunStatus): Cause {
   const { outcome, reason } = status;
   const [, code] = /\brpc error: code = (\w+)/.exec(reason) ?? [];
-  // Unavailable and Aborted, but the driver can be reached, and was not asked.
+  // These have the codes Unavailable and Aborted, but the driver was not called.
   if (reason.includes(FULL_DETAILS) || reason.includes(NOT_AFTER_METADATA))
     return causeNamed('Later', reason);
   if (outcome === 'later' && code === 'Unavailable')
@@ -216,7 +216,7 @@ export function statusCause(status: RunStatus): Cause {
   return limitCause(status) ?? objectCause(status) ?? causeWithoutCode(status);
 }
 
-/** Of the driver's answer. */
+/** The cause by the code of the driver's answer. */
 function codeCause({ reason, alike }: RunStatus, code: string): Cause {
   const slow = slowStep(reason, alike);
   if (slow !== undefined) return causeNamed('DriverSlow', reason, slow);
@@ -224,7 +224,7 @@ function codeCause({ reason, alike }: RunStatus, code: string): Cause {
   return causeOf(code, reason, advices[code] ?? DRIVER_LOG);
 }
 
-/** Of what waits for its class (jobs/class-limit.ts). */
+/** The cause of a wait for the limit of a class (jobs/class-limit.ts). */
 function limitCause({ outcome, reason }: RunStatus): Cause | undefined {
   if (outcome !== 'later' || !/^class ".*\(sutler\.dev\/max-/.test(reason)) return undefined;
   return causeNamed(reason.endsWith(': 0)') ? 'Paused' : 'Limited', reason);

@@ -9,20 +9,20 @@ export interface DriverState {
   readonly driver: string;
   /** The processes of the installation. */
   readonly processes: readonly ProcessEntry[];
-  /** A leader of ours has begun with Redis' data, without which nothing is called. */
+  /** Whether our leader has confirmed Redis' data. Before that, workers call nothing. */
   readonly isConfirmed: boolean;
   readonly otherProvisioner: string | undefined;
-  /** Who drains it, since when. */
+  /** Who drains the driver, and since when. */
   readonly drain: DriverNote['drain'];
   /** Address of the active gateway; '' if none is named. */
   readonly gateway: string;
   /** Why the leader can't reach the driver; undefined while it can. */
   readonly driverTrouble: string | undefined;
-  /** What the leader says of the journal. */
+  /** The leader's note about the journal. */
   readonly journal: Pick<DriverNote, 'entries' | 'inDoubt' | 'doubtEndsMs' | 'journalTrouble'>;
 }
 
-/** Reads it. Rejects while Redis can't be reached. */
+/** Reads the state. Rejects while Redis can't be reached. */
 export async function readDriverState(place: RedisPlace): Promise<DriverState> {
   const { redis, prefix, driver } = place;
   const [processes, note, { isOfHistory }, gateway] = await Promise.all([
@@ -36,7 +36,7 @@ export async function readDriverState(place: RedisPlace): Promise<DriverState> {
   return { driver, processes, ...known, gateway: gateway.endpoint };
 }
 
-/** The instance of the ingest that leads the driver; undefined: none does. */
+/** The instance of the ingest that leads the driver; undefined if none leads. */
 export function leaderOf({ processes, driver }: DriverState): string | undefined {
   return processes.find(({ process, drivers }) => process === 'ingest' && drivers.includes(driver))
     ?.instance;

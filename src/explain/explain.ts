@@ -36,14 +36,14 @@ export interface Explanation {
   readonly claimUid?: string | undefined;
   /** Unix ms: until when a call may be at work in the driver; undefined: none is known. */
   readonly inDoubtUntilMs?: number | undefined;
-  /** Address of the gateway that is called. */
+  /** Address of the active gateway. */
   readonly gateway?: string;
 }
 
 /** What Redis says about one key. */
 interface KeyFacts {
   readonly state: DriverState;
-  /** Why no claim of the driver is worked on; undefined: they are. */
+  /** The cause of all claims of the driver, if there is one. */
   readonly ofAll: Cause | undefined;
   readonly status: RunStatus | undefined;
   readonly job?: JobState | undefined;
@@ -80,7 +80,7 @@ export function nextRunMs(
   return status && job?.delayMs !== undefined ? status.atMs + job.delayMs : undefined;
 }
 
-/** What was active when the last worker died is not worked on. */
+/** Without a worker an active job is not running. */
 function isRunning({ job, state }: KeyFacts): boolean {
   return job?.isActive === true && workersOf(state).length > 0;
 }
@@ -89,12 +89,12 @@ function causeOf({ why, className }: PendingEntry, facts: KeyFacts): Cause {
   const { ofAll, status } = facts;
   if (why !== '') return whyNoJob(why, className);
   if (isRunning(facts) && status === undefined)
-    return causeNamed('Running', 'a worker is at it now');
+    return causeNamed('Running', 'a worker is working on it');
   const own = status && statusCause(status);
-  return prevailing(own, ofAll) ?? causeNamed('Queued', 'it is about to be worked on');
+  return prevailing(own, ofAll) ?? causeNamed('Queued', 'it waits for a worker');
 }
 
-/** For people: what is known of an object, a line each. */
+/** Renders an explanation for people, in lines. */
 export function renderExplanation(e: Explanation, nowMs: number): readonly string[] {
   const facts = Object.entries(describe(e, nowMs));
   return [
@@ -103,7 +103,7 @@ export function renderExplanation(e: Explanation, nowMs: number): readonly strin
   ];
 }
 
-/** For people: what is known of an object, by the name of the fact. */
+/** The facts about an object for people, by their names. */
 export function describe(e: Explanation, nowMs: number): Readonly<Record<string, string>> {
   const { cause, status, inDoubtUntilMs, sinceMs, className, driver } = e;
   const { gateway = '' } = e;
@@ -143,18 +143,18 @@ const OF_DRIVER: readonly string[] = [
   'Unreachable',
 ];
 
-/** When the next run comes, and how to have it at once where somebody has mended what it needs. */
+/** When the next run comes, and the command to retry at once after a repair. */
 function describeNext(e: Explanation, nowMs: number): string {
   const { object, cause, status, nextMs, isRunning = false } = e;
   if (status === undefined) return '';
-  if (isRunning) return 'at work now';
+  if (isRunning) return 'running now';
   const coming = nextMs === undefined ? '' : inWords(nextMs - nowMs);
   const isByItself = cause.isFine && status.infeasible === undefined;
   if (coming === 'now' || isByItself || OF_DRIVER.includes(cause.name)) return coming;
   return `${coming === '' ? '' : `${coming}, or `}at once: ${retryCommand(object)}`;
 }
 
-/** When something comes, for people. */
+/** A time until something, for people. */
 export function inWords(ms: number): string {
   return ms <= 1_000 ? 'now' : `in ${age(ms)}`;
 }

@@ -2,13 +2,13 @@ import type { Explanation } from './explain.ts';
 
 /** Words, with names such as `ns/data-1` as one. */
 const WORDS = /[\w-]+(?:[./][\w-]+)*/g;
-/** UIDs, and hexadecimal ids such as drivers make. */
+/** UIDs, and hexadecimal ids of drivers. */
 const IDS = /[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}|\b[\da-f]{8,}\b/gi;
-/** Numbers that are no part of a name: that of `5Gi`, not that of `fast-1`. */
+/** Numbers outside names: in `5Gi`, not in `fast-1`. */
 const NUMBERS = /(?<![\w-])\d+/g;
 
-/** What an object waits for, the same for all that wait for the same fault: the cause and its
- * sentence, without numbers, ids and the object's own names. */
+/** Identifies a fault, the same for all objects with that fault: the cause and its sentence,
+ * without numbers, ids and the object's own names. */
 export function faultOf({ object, cause }: Pick<Explanation, 'object' | 'cause'>): string {
   const name = object.slice(object.indexOf('/') + 1);
   const sentence = cause.sentence
@@ -18,7 +18,7 @@ export function faultOf({ object, cause }: Pick<Explanation, 'object' | 'cause'>
   return `${cause.name}: ${sentence}`;
 }
 
-/** Groups what is pending by fault: first the faults that somebody has to end, then the largest.
+/** Groups pending objects by fault: first the faults that somebody has to end, then the largest.
  * @param pending  the oldest first */
 export function groupFaults<T extends Pick<Explanation, 'object' | 'cause'>>(
   pending: readonly T[],

@@ -3,10 +3,9 @@ import { keyPrefix, type RedisPlace } from '../redis/key-prefix.ts';
 import { replaceHash } from '../redis/replace-hash.ts';
 import { listIn } from '../runtime/json.ts';
 
-/* What a driver has not done yet, for people to look at: the claims without a volume and the
- * volumes to delete. The leading ingest keeps it in a hash in Redis (ingest/pending-report.ts), so
- * that whoever shows it has to ask neither the API server nor every queue. An object is in it when
- * it has waited for a second, so one that takes less costs nothing. */
+/* The unfinished claims and volumes of a driver. The leading ingest keeps them in a hash in Redis
+ * (ingest/pending-report.ts), so that readers need neither the API server nor every queue. An
+ * object is added after it has waited for a second, so short waits cost nothing. */
 
 /** The class of the claim does not exist. */
 export const NO_CLASS = 'no-class';
@@ -20,8 +19,8 @@ export interface PendingEntry {
   readonly key: JobKey;
   /** Of a claim; '' if it names none. */
   readonly className: string;
-  /** Unix time: when a claim was created, or a volume was first seen to need its deletion; NaN: the
-   * time when it is first seen. */
+  /** Unix ms: when the claim was created, or when ingest first saw that the volume needs its
+   * deletion; NaN: take the time when it is first seen. */
   readonly sinceMs: number;
   readonly why: PendingWhy;
 }
@@ -31,13 +30,12 @@ function pendingKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:pending:${driver}`;
 }
 
-/** What is written of an entry. */
 function encodeEntry({ key, className, sinceMs, why }: PendingEntry): string {
   const { kind, namespace, name, claimUid = '' } = key;
   return JSON.stringify([kind, namespace, name, className, sinceMs, why, claimUid]);
 }
 
-/** Writes what waits, where Redis has something else. Rejects while Redis can't be reached.
+/** Writes the entries, if Redis has others. Rejects while Redis can't be reached.
  * @returns the entries that are new or have changed */
 export async function writePending(
   { redis, prefix, driver }: RedisPlace,

@@ -11,11 +11,10 @@ import { explainEntry, type Explanation } from './explain.ts';
 import { groupFaults } from './fault.ts';
 import { type PendingEntry, readPending } from './pending-index.ts';
 
-/** How a driver fares. */
+/** The state of a driver and everything that is pending for it. */
 export interface DriverReport {
   readonly state: DriverState;
-  /** Why none of its claims is worked on. While the driver can't be reached, one run at a time
-   * tries it, and the others have none that could say so. */
+  /** The cause of all its claims, if there is one; see `prevailing`. */
   readonly cause: Cause | undefined;
   readonly isFine: boolean;
   /** Failed checks and notes of the processes of the installation. */
@@ -24,9 +23,9 @@ export interface DriverReport {
   readonly pending: readonly Explanation[];
 }
 
-/** Explains all that is pending for a driver, by its state and the ends of the last runs, and sums
- * it up. Rejects while Redis can't be reached.
- * @param entries  what is pending, if not as Redis has it */
+/** Explains everything that is pending for a driver, and sums it up. Rejects while Redis can't be
+ * reached.
+ * @param entries  what is pending; without it, the entries in Redis */
 export async function reportDriver(
   place: RedisPlace,
   entries?: readonly PendingEntry[],
@@ -59,7 +58,7 @@ export function troublesOf(processes: DriverState['processes']): readonly string
 
 const NOTHING_RUNS: ReadonlySet<string> = new Set();
 
-/** The claims and volumes that a worker is at, by keyId. */
+/** The claims and volumes with an active job, by keyId. */
 async function readRunning(place: RedisPlace): Promise<ReadonlySet<string>> {
   const found = JOB_KINDS.map(async (kind) => {
     const ids = await activeJobIds(place, kind);
@@ -68,7 +67,7 @@ async function readRunning(place: RedisPlace): Promise<ReadonlySet<string>> {
   return new Set((await Promise.all(found)).flat());
 }
 
-/** Explains one object by all that Redis says. Rejects while Redis can't be reached. */
+/** Explains one object from Redis' data. Rejects while Redis can't be reached. */
 export async function explainOne(
   place: RedisPlace,
   entry: PendingEntry,
@@ -87,11 +86,11 @@ export async function explainOne(
   return explainEntry(entry, { state, ofAll: cause, status, job, inDoubtUntilMs });
 }
 
-/** For people. */
+/** Describes the journal for people. */
 export function describeJournal(journal: DriverState['journal']): string {
   const { entries, inDoubt = 0, doubtEndsMs = 0, journalTrouble } = journal;
   if (journalTrouble !== undefined) return journalTrouble;
-  if (entries === undefined) return 'nobody leads, so it is not known';
+  if (entries === undefined) return 'unknown, because nobody leads';
   const doubt =
     inDoubt === 0 ? '' : `, ${inDoubt} of them in doubt until ${isoTime(doubtEndsMs)} at most`;
   return `${counted(entries, 'claim')}${doubt}`;
@@ -100,7 +99,7 @@ export function describeJournal(journal: DriverState['journal']): string {
 type Listed = 'claims' | 'volumes';
 type Faults = ReturnType<typeof groupFaults<Explanation>>;
 
-/** What is pending, by fault. */
+/** Groups pending claims and volumes by fault. */
 function faultsOf({ pending }: DriverReport): Readonly<Record<Listed, Faults>> {
   return {
     claims: groupFaults(pending.filter(({ kind }) => kind === 'claim')),
@@ -108,7 +107,7 @@ function faultsOf({ pending }: DriverReport): Readonly<Record<Listed, Faults>> {
   };
 }
 
-/** For programs: the report, with how many claims and volumes wait for each fault. */
+/** The report for programs, with the number of claims and volumes for each fault. */
 export function countFaults(report: DriverReport) {
   const { claims, volumes } = faultsOf(report);
   const count = (faults: Faults) =>
@@ -119,8 +118,8 @@ export function countFaults(report: DriverReport) {
 /** Faults that are shown without -o wide. */
 const SHOWN = 10;
 
-/** For people.
- * @param isWide  with all that is pending */
+/** Renders the report for people.
+ * @param isWide  lists every pending object */
 export function renderReport(
   report: DriverReport,
   nowMs: number,
@@ -160,7 +159,7 @@ function renderFault(
   const ageOf = ({ sinceMs = nowMs }: Explanation): string => age(nowMs - sinceMs);
   const others = fault.length === 1 ? '' : ` and ${fault.length - 1} more`;
   const running = name === 'Running' ? 0 : fault.filter(({ isRunning }) => isRunning).length;
-  const now = running === 0 ? '' : `, ${running} of them run now`;
+  const now = running === 0 ? '' : `, ${running} of them running`;
   return [
     `  ${counted(fault.length, what.slice(0, -1))} pending: ${name}, ` +
       `the oldest for ${ageOf(oldest)}${now} (${actor}: ${step})`,

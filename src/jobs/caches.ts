@@ -17,19 +17,19 @@ export interface DriverCaches {
   readonly classOf: (name: string) => Class | undefined;
   /** The attachments of a volume; empty for a driver that doesn't attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
-  /** The nodes as a driver with topology sees them; undefined until they are listed. Starts to
-   * watch them if the driver had no topology at first. */
+  /** The nodes, for a driver with topology; undefined until the watch has listed them. The first
+   * call starts the watch if the driver had no topology before. */
   readonly topology: () => ClusterTopology | undefined;
   /** Resolves when all objects are listed, or when the signal aborts. */
   waitForSync(signal: AbortSignal): Promise<void>;
   /** Why the caches are not up to date, in one line; undefined while they are. */
   readonly trouble: string | undefined;
-  /** Ends what is watched for this driver alone. */
+  /** Stops the watches that serve only this driver. */
   stop(): Promise<void>;
 }
 
-/** The caches of a process. All drivers share those of classes and attachments; nodes are kept for
- * each, since each has topology keys of its own. */
+/** The caches of a process. All drivers share classes and attachments. Each driver has its own
+ * nodes, because its topology keys differ. */
 export interface Caches {
   /** Starts to watch attachments if the driver attaches, and nodes if it has topology. */
   openDriver(driver: DriverFacts, gates: FeatureGates): DriverCaches;

@@ -11,21 +11,21 @@ import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { readClassSettings } from '../volumes/class-settings.ts';
 import type { Dependencies, JobRun } from './dependencies.ts';
 
-/** The limit of a class: how many volumes of it all workers together create at once, and as many
- * are deleted at once. */
+/** The limit of a class: how many of its volumes all workers together create at once. The same
+ * number may be deleted at once. A key that calls the driver holds one of the limit's places. */
 export interface Limit {
   readonly className: string;
   /** 0 or more. */
   readonly maxInFlight: number;
 }
 
-/** How long a key waits that gets no place, before it asks again: so long, and up to twice. */
+/** Shortest wait of a key that gets no place. The longest is twice that. */
 const ASK_AGAIN_MS = 3_000;
 
 /** Takes a place, or renews it.
  *
  * Keys  places  the keys that have a place, with the time at which it expires
- * Args  keepMs  for how long; 0: only looks whether there is a place */
+ * Args  keepMs  for how long; 0: only checks whether there is a place */
 const takeScript = defineNamedScript({
   keys: ['places'],
   args: { uid: 'text', maxInFlight: 'number', keepMs: 'number' },
@@ -42,7 +42,7 @@ return {'taken'}
 `,
 });
 
-/** The limits of one driver's classes. Methods reject when Redis can't be asked. */
+/** The limits of one driver's classes. Methods reject if Redis does not answer. */
 export class ClassLimits {
   readonly #place: RedisPlace & { readonly keepMs: number };
   readonly #random: () => number;
@@ -54,13 +54,13 @@ export class ClassLimits {
     this.#random = random;
   }
 
-  /** Takes a place for a key; one that has a place keeps it.
+  /** Takes a place for a key, or renews the key's place.
    * @returns undefined if the run may go on, else in how many ms to ask again */
   take(key: KeyUid, limit: Limit): Promise<number | undefined> {
     return this.#ask(key, limit, this.#place.keepMs);
   }
 
-  /** Looks whether a key could take a place.
+  /** Checks whether a key could take a place.
    * @returns as `take` */
   look(key: KeyUid, limit: Limit): Promise<number | undefined> {
     return this.#ask(key, limit, 0);
@@ -84,11 +84,11 @@ export class ClassLimits {
   }
 }
 
-/** Creates or deletes a volume when the limit of its class allows it, else ends the run. A class
- * without a limit costs nothing.
- * @param of.cls  undefined if it is not known, or gone
- * @param of.isNeeded  whether a volume is to be created or deleted; otherwise a place is given back
- *   that an earlier run has kept
+/** Creates or deletes a volume if the limit of its class allows it; otherwise ends the run. Sends
+ * no command for a class without a limit.
+ * @param of.cls  undefined if it is unknown or gone
+ * @param of.isNeeded  whether to create or delete a volume; false: gives back the place of an
+ *   earlier run
  * @param work  calls the driver
  * @throws RedisUnavailable, and what `work` throws */
 export async function withinClassLimit(
@@ -112,13 +112,13 @@ export async function withinClassLimit(
       await askRedis(classLimits.end(key, limit)).catch((error: unknown) =>
         log.debug(
           { err: error },
-          'a place within the limit of a class was not given back: it expires',
+          'could not give back a place in the limit of a class; it expires by itself',
         ),
       );
   }
 }
 
-/** Has a key that waited for the limit of its class look once more, before anything is read for it.
+/** Checks the limit first if the key's last run waited for it, before the run reads anything.
  * @returns undefined if the run may go on
  * @throws RedisUnavailable */
 export async function waitForClassLimit(
@@ -129,14 +129,14 @@ export async function waitForClassLimit(
   if (run.count <= 1) return undefined;
   const last = await run.lastStatus();
   const [waited] = last?.until ?? [];
-  // Nothing else is put off, and not parked, until a class changes.
+  // Only a wait for a limit ends with `later` and a class to wait for.
   if (last?.outcome !== 'later' || waited?.resource !== classes.plural) return undefined;
   const cls = classOf(waited.name);
   const limit = limitOf(cls);
   return limit && waitFor(classLimits.look(key, limit), key, limit, cls);
 }
 
-/** @returns how the run ends that gets no place; undefined if there is one */
+/** @returns the outcome of a run that gets no place; undefined if it gets one */
 async function waitFor(
   asked: Promise<number | undefined>,
   key: JobKey,

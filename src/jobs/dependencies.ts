@@ -34,21 +34,21 @@ export type Kube = Pick<KubeClient, 'get' | 'list' | 'create' | 'patch' | 'updat
 /** Where events go. */
 export type Events = Pick<EventRecorder, 'record'>;
 
-/** What the runs of one driver's jobs work with. It is made once for each driver; a run keeps
- * nothing in it. Small functions take the fields that they need. */
+/** What the runs of one driver's jobs work with. It is made once for each driver; runs keep no
+ * state in it. Small functions take the fields that they need. */
 export interface Dependencies extends Pick<DriverCaches, 'classOf' | 'attachedTo' | 'topology'> {
   readonly kube: Kube;
   readonly events: Events;
-  /** A claim as ingest's watch in this process shows it, if that has brought something lately. */
+  /** A claim from ingest's watch in this process, if that watch has received something lately. */
   readonly freshClaim: OwnLeader['freshClaim'];
   /** Name and capabilities of the driver as they are now. */
   readonly facts: () => DriverFacts;
-  /** The driver, directly or by the gateway that each call names. */
+  /** The driver, directly or through the gateway that each call names. */
   readonly csi: Pick<GatewayPool, 'createVolume' | 'deleteVolume' | 'getCapacity'>;
-  /** Deadline of one call of the driver (--timeout). */
+  /** Deadline of one call to the driver (--timeout). */
   readonly timeoutMs: number;
-  /** The gateway to call while no leader has named the active one: the only one, or '' if there are
-   * several, which refuses the call. */
+  /** The gateway to call before a leader has named the active one: the only gateway, or '' if there
+   * are several. A call to '' is refused. */
   readonly endpoint: string;
   readonly refusedSizes: RefusedSizes;
   /** Whether the driver may be called now. */
@@ -58,32 +58,33 @@ export interface Dependencies extends Pick<DriverCaches, 'classOf' | 'attachedTo
   readonly openSources: () => Promise<ReadonlySet<string>>;
   /** The limits of classes. */
   readonly classLimits: Pick<ClassLimits, 'look' | 'take' | 'end'>;
-  /** The names of PVs that may have this handle, as ingest published them, or else by a list of
-   * all PVs, which may take long.
+  /** The names of PVs that may have this handle: from ingest's published view or, without one, from
+   * a list of all PVs, which may take long.
    * @throws RedisUnavailable, KubeError */
   readonly sharersOf: (volume: VolumeIdentity) => Promise<readonly string[]>;
   /** The flags that the rules of src/volumes/ read. */
   readonly options: ProvisioningOptions;
-  /** D: for how long after a mark calls may be at work in the driver, and the run at its object. */
+  /** D: how long after a mark calls may be at work in the driver, and the run may write its object.
+   */
   readonly doubtMs: number;
-  /** Longest delay after a failure (--retry-interval-max), which is also that after an infeasible
+  /** Longest delay after a failure (--retry-interval-max); also the delay after an infeasible
    * request. */
   readonly retryMaxMs: number;
   /** Whether a process that serves one node takes claims that bind at once
    * (--node-deployment-immediate-binding). */
   readonly bindsAtOnce: boolean;
   readonly counts: OperationCounts;
-  /** Tells ingest what to ask the driver's capacity of. */
+  /** Sends hints to ingest. */
   readonly capacity: Pick<CapacityHints, 'creationFailed' | 'volumeChanged'>;
   readonly log: Logger;
   readonly clock: Clock;
 }
 
-/** One run of a job: what it works with, and what it has read before anything else. */
+/** One run of a job, with what it reads first. */
 export interface JobRun extends Dependencies {
   readonly job: JobKey;
   readonly run: Run;
-  /** When it began, Unix ms: what it reads is as of then, or newer. */
+  /** When the run began, Unix ms. Whatever it reads is at least as new. */
   readonly startMs: number;
   /** What earlier runs have begun. */
   readonly begun: Begun;
@@ -105,15 +106,14 @@ export type JobsContext = DriverContext<typeof flags>;
 
 /** What all drivers of a jobs process share, beside its connections. */
 export interface SharedParts {
-  /** Of all consumers of this process. */
+  /** The connection of all consumers of this process. */
   readonly workerLink: RedisLink;
   readonly caches: Caches;
-  /** Set where ingest is the same process, and Redis its own. */
+  /** Set if ingest runs in this process, with its own Redis. */
   readonly ownLeader?: OwnLeader | undefined;
 }
 
-/** How long after a run could have ended its key keeps its place within the limit of its class
- * without another run. */
+/** How long a key keeps its place in the limit of its class after its last run must have ended. */
 const KEEP_PLACE_MS = 120_000;
 
 /** Makes what the runs of claims and volumes work with. */
@@ -169,8 +169,8 @@ export function buildDependencies(
   };
 }
 
-/** With -v=6: the same object, except that each call of a method that returns a promise is logged,
- * with the time at which it began and how long it took. Otherwise the object as it is. */
+/** With -v=6, wraps the object: logs start and duration of each call that returns a promise.
+ * Otherwise returns the object as it is. */
 function traceCalls<T extends object>(target: T, name: string, log: Logger): T {
   if (!log.isLevelEnabled('trace')) return target;
   return new Proxy(target, {

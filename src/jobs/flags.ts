@@ -28,7 +28,7 @@ export const flags = defineFlags({
       type: 'int',
       default: 100,
       min: 1,
-      help: 'Claims that this process works on at once, and the same number of volumes.',
+      help: 'How many claims this process works on at once. Volumes have the same limit.',
       upstream: 'same; 0, which starts no worker, is refused here',
     },
     'lock-duration': {
@@ -36,15 +36,15 @@ export const flags = defineFlags({
       default: '30s',
       min: '1s',
       help:
-        'How long a job stays with a worker that died. Another worker takes it within a third of ' +
-        'that time after it, 10 s at most.',
+        'How long a job stays locked after its worker has died. Then another worker takes it ' +
+        'within a third of that time, and within 10 s.',
     },
     'node-deployment-immediate-binding': {
       type: 'bool',
       default: true,
       help:
-        'In sutler all with --node-deployment, takes claims whose class binds at once for the own ' +
-        'node, if that has room. false: such a claim waits until something else selects its node.',
+        'In sutler all with --node-deployment: selects this node for a claim whose class binds at ' +
+        'once, if the node has room. false: the claim waits until something else selects a node.',
       upstream: 'same; there each node waits before it takes a claim',
     },
   }),
@@ -53,13 +53,13 @@ export const flags = defineFlags({
     type: 'int',
     default: 1,
     min: 0,
-    help: 'Has no effect: jobs of claims also release sources of clones.',
+    help: 'Has no effect: the jobs of claims also release the sources of clones.',
     upstream: 'same name; no workers of its own here',
   },
   'grace-period': {
     type: 'durationMs',
     default: '25s',
     min: '0s',
-    help: 'How long calls under way may go on after SIGTERM.',
+    help: 'How long the calls under way may continue after SIGTERM.',
   },
 });

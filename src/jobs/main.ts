@@ -23,8 +23,8 @@ export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'jobs', summary, table, start });
 }
 
-/** Opens everything of jobs; it then runs until the process closes.
- * @param one  where ingest is the same process */
+/** Starts everything of jobs, which runs until the process closes.
+ * @param one  set if ingest runs in this process */
 export async function start(context: JobsProcess, one: OneProcess = {}): Promise<void> {
   if (context.flags.driverConfig !== '') return startSeveral(context);
   checkFlags(context);
@@ -49,7 +49,7 @@ async function startSeveral(context: JobsProcess): Promise<void> {
   });
 }
 
-/** Shown by Redis' CLIENT LIST. */
+/** The name in Redis' CLIENT LIST. */
 function redisName(context: JobsProcess): string {
   return `sutler-jobs:${instanceName(context)}`;
 }

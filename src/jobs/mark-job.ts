@@ -7,46 +7,46 @@ import { askRedis } from '../redis/ask-redis.ts';
 import { signalWithin } from '../runtime/clock.ts';
 import type { JobRun } from './dependencies.ts';
 
-/* Before each call of the driver: the job is marked, and the driver's Lease allows the call
- * (docs/leak-proof.md, M1 to M3). */
+/* Before each call to the driver the run marks the job, and checks that the driver's Lease allows
+ * the call (docs/leak-proof.md, M1 to M3). */
 
 /** A job that is marked, so that its run may call the driver. */
 export interface MarkedJob {
-  /** How long calls of earlier runs may still be at work, as it was right before the mark; see
-   * Begun. What it says decides what a refusal proves, whenever that comes. */
+  /** How long calls of earlier runs could still be at work right before the mark; see Begun. This
+   * decides what a refusal proves, however late the refusal comes. */
   readonly leftMs: number | undefined;
-  /** Calls of earlier runs may still have been at work then: a refusal proves nothing. */
+  /** Whether calls of earlier runs could be at work right before the mark. Then a refusal proves
+   * nothing. */
   readonly isInDoubt: boolean;
   /** The gateway to call: the one that the leader has named, if any. */
   readonly endpoint: string;
   /** Unix ms after which no call may be sent. */
   readonly notAfterMs: number;
-  /** For a write of the run to the API server: aborts when it may write nothing more. Until then a
-   * write goes on while the process stops, so that an answer is not lost. By whichever of both
-   * clocks has gone further: the one stands still while a machine is suspended, the other may be
-   * set back.
+  /** The signal for the run's write to the API server. It aborts when the run may no longer write,
+   * and not at shutdown, so that no answer of the driver is lost. It goes by the clock that has
+   * advanced further: the monotonic clock stops while a machine is suspended, and the system clock
+   * may be set back.
    * @returns undefined if it is too late already */
   readonly writeSignal: () => AbortSignal | undefined;
-  /** Takes the mark back: the call can have left nothing; see Marked. */
+  /** Takes the mark back after a call that can't have created anything; see Marked. */
   readonly undo: (dropsPlace: boolean) => Promise<void>;
-  /** Ends a run whose call has done the work. In doubt the job stays for as long as the mark says.
-   */
+  /** Ends a run whose call succeeded. A job in doubt stays until its mark has expired. */
   readonly finished: (note: string) => Outcome;
 }
 
 /** How old a read of the PV may be when a DeleteVolume is sent (invariant 6). */
 export const MAX_READ_AGE_MS = 2_000;
 
-/** How long a run waits for a leader that has just begun. */
+/** How long a run waits until the Lease says clearly who leads. */
 const LEADER_WAIT_MS = 2_000;
 const LEADER_PAUSE_MS = 20;
-/** What the API server may need for a write whose sender has given up. */
+/** How long the API server may still carry out a write after its sender gave up. */
 const WRITE_MS = 10_000;
 
-/** Marks the job, unless nothing may be begun now.
+/** Marks the job, if its driver may be called now.
  * @param place  the topology that the call asks for, as JSON; '' for none
- * @param isBegun  the creation or deletion was begun, by this run or an earlier one
- * @returns the mark, or how the run ends without a call
+ * @param isBegun  whether this run or an earlier one has begun the creation or deletion
+ * @returns the mark, or the outcome of a run that may not call
  * @throws RedisUnavailable */
 export async function markJob(
   jobRun: JobRun,
@@ -93,11 +93,11 @@ function whyNotMarked(marked: Exclude<Marked, { kind: 'marked' }>): Outcome {
     case 'other-history':
       return { kind: 'later', reason: 'Redis has lost its data: the leader looks at all claims' };
     case 'lock-lost':
-      return { kind: 'later', reason: 'another run has this job by now' };
+      return { kind: 'later', reason: 'another worker has taken over this job' };
     case 'wait':
       return {
         kind: 'later',
-        reason: 'calls of another gateway of the driver may be under way',
+        reason: 'calls through another gateway of the driver may still be under way',
         delayMs: marked.waitMs,
       };
   }
@@ -116,13 +116,13 @@ async function waitForLease(
   }
 }
 
-/** Ends the run of a key for which nothing may be begun now. */
+/** Ends a run in a provisioning pause. */
 function pausedBy(reason: string): Outcome {
   return { kind: 'later', reason: `nothing new is begun: ${reason}`, until: [PROVISIONING_PAUSE] };
 }
 
-/** Ends a run that has brought its object to an end (M4): its job ends too, unless calls of
- * earlier runs may still be at work in the driver.
+/** Ends a run whose object needs nothing more (M4). The job stays while calls of earlier runs may
+ * be at work in the driver.
  * @param leftMs  for how long; see Begun */
 export function finished(note: string, leftMs: number | undefined): Outcome {
   if (leftMs === undefined || leftMs <= 0) return { kind: 'done', note };

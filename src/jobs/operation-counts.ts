@@ -4,25 +4,26 @@ import { metricsIn, type Registry } from '../runtime/metrics.ts';
 /** Upstream's metrics of attempts at claims and deletions. */
 export type OperationCounts = ReturnType<typeof createOperationCounts>;
 
-/** The buckets of upstream, which are those of its client library. */
+/** Upstream's buckets: the defaults of its client library. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
-/** To an hour, each a twentieth above the one before, so that a quantile is not wrong by more. */
+/** Up to an hour, in steps of 5 %, so that a quantile is at most 5 % wrong. */
 const CLAIM_SECONDS = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09].concat(
   Array.from({ length: 217 }, (_, i) => Number((0.1 * 1.05 ** i).toPrecision(4))),
 );
 const OF_CLAIMS = ['class', 'source'] as const;
 const OF_VOLUMES = ['class'] as const;
 
-/** What the attempt took, and when the claim's job was added and the PV written, Unix ms. */
+/** How long the attempt took; when the claim's job was added and its PV written, Unix ms. */
 interface ProvisionTimes {
   readonly tookMs: number;
   readonly queuedMs: number;
   readonly endMs: number;
 }
 
-/** When a claim was created, Unix ms. The API server gives it in whole seconds: its job, which
- * comes some milliseconds later, tells it better. If that came in a later second, the claim was
- * created about as long before the end of its own second as the job came after it. */
+/** Estimates when a claim was created, Unix ms. The API server stores the second; ingest adds the
+ * job some milliseconds later. If that was in the same second, takes the job's time. Otherwise
+ * takes a time as long before the end of the claim's second as the job came after it, 500 ms at
+ * most. */
 export function createdAtMs({ metadata }: Claim, queuedMs: number): number {
   const secondMs = Date.parse(metadata.creationTimestamp ?? '');
   if (Number.isNaN(secondMs)) return queuedMs;
@@ -47,18 +48,18 @@ export function createOperationCounts(metrics: Registry) {
   );
   const provisionSeconds = histogram(
     'controller_persistentvolumeclaim_provision_duration_seconds',
-    'How long the attempts took that ended with a volume.',
+    'Duration of the attempts that ended with a volume.',
     { labelNames: OF_CLAIMS, buckets: SECONDS },
   );
   const fromCreation = histogram(
     'sutler_claim_created_to_volume_seconds',
-    'From the creation of a claim until its PersistentVolume is written.',
+    'From the creation of a claim to the write of its PersistentVolume.',
     { labelNames: OF_VOLUMES, buckets: CLAIM_SECONDS },
   );
   const fromQueue = histogram(
     'sutler_claim_queued_to_volume_seconds',
-    'From when ingest saw that a claim needs a volume (it was annotated, or a node was selected) ' +
-      'until its PersistentVolume is written.',
+    'From when ingest saw that a claim needs a volume (annotated, or its node selected) ' +
+      'to the write of its PersistentVolume.',
     { labelNames: OF_VOLUMES, buckets: CLAIM_SECONDS },
   );
   const deleted = counter(
@@ -73,7 +74,7 @@ export function createOperationCounts(metrics: Registry) {
   );
   const deleteSeconds = histogram(
     'controller_persistentvolume_delete_duration_seconds',
-    'How long the attempts took that ended with the volume deleted.',
+    'Duration of the attempts that deleted the volume.',
     { labelNames: OF_VOLUMES, buckets: SECONDS },
   );
   return {

@@ -16,12 +16,11 @@ export function parkOrRetry(reason: string, until: readonly WaitCondition[]): Ou
   return until.length === 0 ? { kind: 'retry', reason } : { kind: 'parked', reason, until };
 }
 
-/** How a run ends whose call was not forwarded; its mark is taken back by then. The gateway answers
- * Aborted while it has another call for this volume under way, and after a time at which the call
- * was too late. Unavailable means that no call of any key gets through (no gateway answers, or the
- * gateway has no driver), unless the gateway says that it only was full for as long as this call
- * could wait.
- * @param report  records the event of a run that found that no call gets through */
+/** Ends a run whose call was not forwarded, after the run has taken its mark back. Aborted: the
+ * gateway has another call for this volume under way, or the call came too late. Unavailable: no
+ * call of any key gets through, because no gateway answers or the gateway has no driver; or the
+ * gateway says that it was full for as long as this call could wait.
+ * @param report  records the event if no call gets through */
 export function notForwarded(
   { codeName, isGatewayFull, message: reason }: CsiError,
   report: (event: string) => void,
@@ -33,7 +32,7 @@ export function notForwarded(
   return { kind: 'later', reason, isDriverDown: true };
 }
 
-/** What a run whose call failed says: as reason of its outcome, and in its event. */
+/** Describes a failed call, for the outcome's reason and for the event. */
 export async function describeFailedCall(
   { timeoutMs, run }: JobRun,
   { codeName, driverSaid, message }: Pick<CsiError, 'codeName' | 'driverSaid' | 'message'>,
@@ -45,8 +44,8 @@ export async function describeFailedCall(
   return { reason, event: step === undefined ? message : `${message}; ${step}` };
 }
 
-/** The outcome of a run that needs the nodes before they are listed; undefined once they are, and
- * for a driver without topology. */
+/** Ends a run that needs the nodes before the watch has listed them; undefined after that, and for
+ * a driver without topology. */
 export function whyNodesAreUnknown({
   facts,
   options,
@@ -58,9 +57,8 @@ export function whyNodesAreUnknown({
     : undefined;
 }
 
-/* Kubernetes events on claims and volumes. Each run that fails warns, as upstream does: the event
- * of the run before gets the new count and time, so that it does not expire while the fault
- * lasts. */
+/* Events on claims and volumes. Each failed run warns, as in upstream. The warning renews the count
+ * and time of the same earlier event, so that it does not expire while the fault lasts. */
 
 /** The claim of a run, which may be gone, and where its events go. */
 interface ClaimEvents {
@@ -77,12 +75,12 @@ export function recordClaimEvent(
   events.record({ ...event, regarding: regardingClaim(claim.metadata) });
 }
 
-/** Warns on the claim that this run ended without a volume; another one comes by itself. */
+/** As reportProvisioningFailed, without a command: the next run comes soon. */
 export function reportFailedForNow(of: ClaimEvents, message: string): void {
   recordClaimEvent(of, { type: 'Warning', reason: 'ProvisioningFailed', message });
 }
 
-/** Warns on the claim that this run ended without a volume. */
+/** Warns on the claim that this run ended without a volume, and names the command that retries. */
 export function reportProvisioningFailed(of: ClaimEvents, message: string): void {
   if (of.claim === undefined) return;
   const nextStep = retryStep(keyOf(of.claim.metadata));

@@ -14,8 +14,8 @@ import { identityOf } from '../volumes/handles.ts';
 import type { PlannedRequest } from '../volumes/persistent-volume.ts';
 import type { Dependencies, Kube } from './dependencies.ts';
 
-/* Removes our finalizers from what volumes were created from: the claim's own run from the snapshot
- * that was restored, and a run of the source claim from that claim. */
+/* Removes our finalizers from what volumes were created from: the run of a restored claim from its
+ * snapshot, the run of a source claim from that claim. */
 
 /** Removes our finalizer from the snapshot that a volume was restored from. Other sources are
  * ignored. After a failure the sweep (src/ingest/snapshot-sweep.ts) removes it later. */
@@ -57,7 +57,7 @@ export async function releaseCloneSource(
   if (!canClone || !isTerminatingCloneSource(claim)) return undefined;
   if (!(await isOfDriver(kube, claim, facts()))) return undefined;
   const { namespace = '', name } = claim.metadata;
-  // Claims before the journal: a claim that is noted in between was still in the list.
+  // Claims before the journal: an entry written in between has its claim in the list.
   const clone = await findClaim(kube, namespace, (other) => isCloning(other, name));
   if (clone !== undefined) {
     const { name: cloneName, resourceVersion: seen } = clone.metadata;
@@ -68,7 +68,7 @@ export async function releaseCloneSource(
     };
   }
   if ((await openSources()).has(sourceId(claims, { namespace, name }))) {
-    const reason = 'a volume is being created from this claim’s; the claim of that volume is gone';
+    const reason = 'a volume is being created from this claim’s, for a claim that is gone';
     return { kind: 'running', reason };
   }
   const target = { resource: claims, object: claim, finalizer: CLONE_PROTECTION };
@@ -78,11 +78,11 @@ export async function releaseCloneSource(
   } catch (error) {
     if (isNotFound(error)) return { kind: 'done', note: 'the claim is gone' };
     if (!isConflict(error)) throw error;
-    return { kind: 'later', reason: 'the claim changed meanwhile; it is read again' };
+    return { kind: 'later', reason: 'the claim has changed; the next run reads it again' };
   }
 }
 
-/** Whether a claim is this driver's. One that was bound by hand names none: its volume does. */
+/** Whether a claim is this driver's. If it was bound by hand, only its PV names a driver. */
 async function isOfDriver(kube: Kube, claim: Claim, driver: DriverFacts): Promise<boolean> {
   const provisioner = provisionerOf(claim);
   if (provisioner !== undefined) return isKnownAs(driver, provisioner);

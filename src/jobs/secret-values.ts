@@ -28,8 +28,8 @@ export interface SecretProblem {
 
 /** The API server's own text names the account, the verb, the secret and its namespace. */
 const NOT_GRANTED =
-  '; sutler is given no secrets by default: bind that account to a Role in the namespace of the ' +
-  'secret that may get it (k8s/secrets-by-name)';
+  '; by default sutler may read no secrets: in the namespace of the secret, bind that account ' +
+  'to a Role that may get the secret (k8s/secrets-by-name)';
 
 /** Reads the values of a secret for one call; without a reference there are none. */
 export async function readSecretValues(

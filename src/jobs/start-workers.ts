@@ -70,14 +70,14 @@ export async function startWorkers(
   log.info({ driver, workers: flags.workerThreads }, 'taking jobs');
 }
 
-/** How often to look for jobs of dead workers, at most. Each look costs seven Redis commands for
- * each queue. */
+/** Longest time between two checks for jobs of dead workers. Each check costs seven Redis commands
+ * for each queue. */
 const STALLED_CHECK_MS = 10_000;
 
 const RECONCILERS = { claim: reconcileClaim, volume: reconcileVolume } as const;
 
 /** Follows the driver's Lease, which says whether the driver may be called (docs/leak-proof.md,
- * M2), also when no ingest lives. Resolves when the Lease was read, or could not be. */
+ * M2), even while no ingest runs. Resolves after the first attempt to read the Lease. */
 async function openLease(
   { closers, health, log }: JobsContext,
   { kube: client }: DriverConnections,
@@ -112,7 +112,7 @@ function toOutcome(error: unknown): Outcome {
   return { kind: isOutage(error) ? 'later' : 'retry', reason: error.message };
 }
 
-/** Checks that /readyz and /healthz have before their parts are opened. */
+/** Adds the checks of parts that are not started yet. */
 export function addFirstChecks(health: JobsContext['health']): void {
   health.ready('kubernetes', () => 'not started yet');
   health.ready('queues', () => 'not started yet');

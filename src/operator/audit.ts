@@ -11,7 +11,7 @@ import { commandMain, type Means, Refusal, type Result } from './command.ts';
 import { audit } from './flags.ts';
 import { journalPlace, servedDrivers } from './installation.ts';
 
-/** Longer than an idle gateway takes to connect to its driver. */
+/** Longer than an idle gateway needs to connect to its driver. */
 const DRIVER_LIMIT_MS = 20_000;
 
 /** Runs one audit and prints its report. */
@@ -23,7 +23,7 @@ async function run(means: Means<typeof audit.flags>, driverLimitMs: number): Pro
   const { context } = means;
   const flags = await flagsOfDriver(context, context.flags.driverName);
   const kube = await means.openKube();
-  // What it would log is thrown below.
+  // The command throws this part's errors below, so it need not log them.
   const log = context.log.child({}, { level: 'error' });
   const opened = await openDriver({ ...context, flags, log }, kube, flags.driverName);
   const { gateways, driver } = opened;

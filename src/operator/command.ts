@@ -16,7 +16,7 @@ import { escapeControls } from '../runtime/printable.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import type { commandFlags } from './flags.ts';
 
-/** Why a command does not do what it was asked to, and what to do next. */
+/** Why a command does not do its work, and what to do next. */
 export class Refusal extends UsageError {
   override readonly name = 'Refusal';
   override readonly exitStatus = 1;
@@ -40,11 +40,11 @@ export interface Means<T extends FlagTable> {
   openKube(this: void): Promise<KubeClient>;
 }
 
-/** Longer than a fail-over of Redis usually takes to be noticed by the client. */
+/** Longer than the client usually needs to notice a failover of Redis. */
 const REDIS_LIMIT_MS = 5_000;
 
-/** The `main` of a command, which prints its result, as text or with -o json. Exit status: that of
- * the result; 1 with one line on stderr if the command is refused or what it needs can't be used.
+/** Makes the `main` of a command, which prints its result as text or with -o json. Exit status:
+ * from the result; 1 with one line on stderr if the command refuses or can't use what it needs.
  * @param redisLimitMs  how long Redis may take to become usable */
 export function commandMain<T extends FlagTable & typeof commandFlags>(
   description: {
@@ -84,7 +84,8 @@ export function commandMain<T extends FlagTable & typeof commandFlags>(
   };
 }
 
-/** The flags of the `sutler all` in whose container this is, unless this names another Redis. */
+/** The flags of the `sutler all` in whose container this command runs, unless the command names
+ * another Redis. */
 async function inheritedFlags({ host, argv }: Invocation): Promise<GivenFlags | undefined> {
   if (argv.some((each) => /^--redis-url(=|$)/.test(each))) return undefined;
   const own = await findOwnSutler(host.env);
@@ -93,14 +94,14 @@ async function inheritedFlags({ host, argv }: Invocation): Promise<GivenFlags | 
   try {
     return url === '' || redisAddress(parseRedisUrl(url)) === own.redis ? own.given : undefined;
   } catch {
-    // Refused when it is used.
+    // The command refuses the URL when it uses it.
     return undefined;
   }
 }
 
 const NO_REDIS =
   '--redis-url (REDIS_URL) is missing, and no sutler all of this user runs here: name the Redis ' +
-  'of the installation, or run this in the container: kubectl exec … -- sutler …';
+  'of the installation, or run this in its container: kubectl exec … -- sutler …';
 
 async function connect(
   name: string,
@@ -108,7 +109,7 @@ async function connect(
   limitMs: number,
 ): Promise<RedisLink> {
   const { flags, closers, stopping } = context;
-  // What Redis' connection would log is thrown below.
+  // The command throws the connection's errors below, so it need not log them.
   const log = context.log.child({}, { level: 'error' });
   const access = await openRedisAccess({ ...context, log });
   if (flags.redisUrl === '') throw new UsageError(NO_REDIS);
@@ -127,28 +128,28 @@ function describeFailure(error: unknown, link: RedisLink | undefined): string {
   if (error instanceof KubeError)
     return isOutage(error)
       ? `the API server does not answer (${message}): check --kubeconfig and --master, or try again`
-      : `the API server refuses this: ${message}`;
+      : `the API server refuses this request: ${message}`;
   if (link === undefined) return message;
   if (isDenial(error))
     return (
       `Redis at ${link.address}: ${message}: run this in a container of ingest ` +
       '(kubectl exec deploy/sutler-ingest -- sutler …), or with the URL of the user ' +
-      'sutler-operator, as k8s/redis/users.acl has it now'
+      'sutler-operator, and with its rights from the present k8s/redis/users.acl'
     );
   if (isRefusal(error) || /max retries per request|Command timed out|Connection is/.test(message))
     return link.trouble ?? describeRedisError(link.address, error);
   return message;
 }
 
-/** Of what is printed with -o json. A field that is renamed or removed, or that means something
- * else, makes it a new one. */
+/** Version of the output of -o json. It changes when a field is renamed, removed, or gets another
+ * meaning. */
 const FORMAT_VERSION = 1;
 
 function encode(value: object): readonly string[] {
   return JSON.stringify({ version: FORMAT_VERSION, ...value }, toPlain, 2).split('\n');
 }
 
-/** Numbers below are durations: no time since 2001 is that small, and no duration that long. */
+/** Smaller numbers are durations: every time since 2001 is larger, and no duration is. */
 const FIRST_TIME_MS = 1e12;
 
 /** Times become RFC 3339, and lose the unit in their names. */

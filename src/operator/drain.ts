@@ -18,10 +18,10 @@ import { commandMain, type Means, type Result } from './command.ts';
 import { drain } from './flags.ts';
 import { chooseDriver, journalPlace } from './installation.ts';
 
-/** Drains sutler for one driver, or ends that: an annotation of the driver's Lease. */
+/** Sets or removes the annotation of the driver's Lease that drains sutler for that driver. */
 export const main = commandMain(drain, run);
 
-/** A worker sees the annotation within this time: until then it may begin something. */
+/** Workers see the annotation within this time; before that they may begin something. */
 const POLL_MS = 1_000;
 
 async function run({ context, openRedis, openKube }: Means<typeof drain.flags>): Promise<Result> {
@@ -56,12 +56,11 @@ function drainText(): string {
 
 function describeUndo(driver: string, wasDrained: boolean): string {
   return wasDrained
-    ? `the drain of ${driver} is ended: sutler begins new work again where one of its ingests leads`
+    ? `the drain of ${driver} is ended: sutler begins new work again, if one of its ingests leads`
     : `${driver} was not drained; nothing was changed`;
 }
 
-/** Sets the annotation of the driver's Lease, or removes it. A drain that is set already stays as
- * it is.
+/** Sets the annotation of the driver's Lease, or removes it. Does not change an existing drain.
  * @returns whether it was set before */
 async function annotate(
   kube: KubeClient,
@@ -88,20 +87,20 @@ async function annotate(
     }
     return isSet;
   } catch (error) {
-    // Its holder writes it every few seconds.
+    // The Lease's holder writes it every few seconds.
     if (isConflict(error) || isAlreadyExists(error)) return annotate(kube, place, text);
     throw error;
   }
 }
 
-/** How far a drain is. */
+/** The progress of a drain. */
 interface DrainState {
   readonly driver: string;
-  /** Why what was begun is not worked on; undefined: it is. */
+  /** Why sutler does not finish what it has begun; undefined if it does. */
   readonly cause: Cause | undefined;
   /** The claims in the journal for which a call was begun. */
   readonly creations: readonly OpenCreation[];
-  /** Runs under way of deletions. */
+  /** Number of deletions whose run is under way. */
   readonly deletions: number;
 }
 
@@ -124,7 +123,7 @@ function isFinished({ creations, deletions }: DrainState): boolean {
   return creations.length === 0 && deletions === 0;
 }
 
-/** What a drain has come to: what is left, or what to do next. */
+/** Describes a drain: what is left, or what to do next. */
 function describeDrain(state: DrainState): readonly string[] {
   const { driver, cause, creations, deletions } = state;
   const lines = [`${driver} is drained: sutler finishes what it has begun, and begins nothing new`];
@@ -132,15 +131,15 @@ function describeDrain(state: DrainState): readonly string[] {
   if (isFinished(state))
     return [
       ...lines,
-      'nothing that was begun is left; sutler can be taken out: stop its ingest, which releases ' +
+      'nothing that was begun is left; sutler can be removed: stop its ingest, which releases ' +
         'the Lease at once, then start external-provisioner',
-      `to go on with sutler in its place: sutler drain --driver-name=${driver} --undo`,
+      `to continue with sutler: sutler drain --driver-name=${driver} --undo`,
     ];
   return [
     ...lines,
     `${counted(creations.length, 'creation')} and ${counted(deletions, 'deletion')} are not ` +
-      "finished; sutler can't be taken out yet:",
+      "finished; sutler can't be removed yet:",
     ...creations.map((each) => `  ${describeCreation(each)}`),
-    'wait for them with --wait, or drop what can never end with sutler forget UID',
+    'wait for them with --wait; drop one that can never end with sutler forget UID',
   ];
 }

@@ -45,7 +45,7 @@ async function run({ context, openRedis, openKube }: Means<typeof explain.flags>
   };
 }
 
-/** @param namespace  of a claim that is given by its name alone; '' for default */
+/** @param namespace  of a claim without one; '' for default */
 function parseClaim(word: string, namespace: string) {
   const [, own = namespace, name] = /^(?:([^/]+)\/)?([^/]+)$/.exec(word) ?? [];
   if (name === undefined) throw new UsageError(`"${word}" names no claim: write NAMESPACE/CLAIM`);
@@ -69,8 +69,7 @@ async function explainByVolume(kube: KubeClient, claim: Claim): Promise<Explanat
 
 type Installation = Pick<RedisPlace, 'redis' | 'prefix'>;
 
-/** Adds until when a call may be at work in the driver: the deletion of the volume waits for
- * that. */
+/** Adds until when a call may be at work in the driver: a deletion waits for that time. */
 async function addDoubt(
   explanation: Explanation,
   installation: Installation,
@@ -90,14 +89,14 @@ async function explainByClass(
 ): Promise<Explanation> {
   const className = classNameOf(claim);
   if (className === '' && claim.spec.storageClassName !== undefined) {
-    const sentence = 'it asks for a PersistentVolume that exists (class "")';
+    const sentence = 'it asks for an existing PersistentVolume (class "")';
     return explained(claim, causeNamed('NoProvisioning', sentence));
   }
   const cls = className === '' ? undefined : await kube.get<Class>(classes, { name: className });
   if (cls === undefined) return explained(claim, whyNoJob(NO_CLASS, className));
   const drivers = await listDrivers(redis, prefix);
   if (drivers.length === 0) {
-    const sentence = `no ingest of this Redis and --redis-prefix=${prefix} knows its driver yet`;
+    const sentence = `no ingest with this Redis and --redis-prefix=${prefix} serves a driver yet`;
     return explained(claim, causeNamed('NoLeader', sentence, WHERE_IT_LEADS), cls.provisioner);
   }
   const known = drivers.map((name) => ({ name, inTreeName: inTreeNameOf(name) }));

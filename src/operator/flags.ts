@@ -8,7 +8,7 @@ import { defineFlags, type FlagTable } from '../runtime/flags.ts';
 import type { CommandHelp } from '../runtime/parse-flags.ts';
 import { logFlags } from '../runtime/process-flags.ts';
 
-/** Flags of every command. */
+/** Flags that every command has. */
 export const commandFlags = defineFlags({
   ...logFlags,
   ...kubeFlags,
@@ -18,20 +18,20 @@ export const commandFlags = defineFlags({
     default: 'text',
     values: ['text', 'wide', 'json'],
     short: 'o',
-    help: 'Format of what is printed; wide: text with all that is pending, in sutler status.',
+    help: 'Format of the output; wide: text, in sutler status with every pending object.',
   },
   'redis-url': {
     ...redisFlags['redis-url'],
     default: '',
     help:
       'Redis of the installation. Empty: the Redis of the sutler all on this machine. In the ' +
-      'container of sutler all, a command takes over the other flags of that process, too.',
+      'container of sutler all a command also uses the other flags of that process.',
   },
   'leader-election-namespace': {
     ...electionFlags['leader-election-namespace'],
     help:
-      'Namespace of the driver’s Lease and journal. Empty: as its leader has told Redis; else ' +
-      'POD_NAMESPACE, the service account’s, or default.',
+      'Namespace of the driver’s Lease and journal. Empty: the namespace that the leader has ' +
+      'written to Redis; else POD_NAMESPACE, the service account’s, or default.',
   },
 });
 
@@ -40,13 +40,13 @@ const driverFlags = defineFlags({
     type: 'string',
     default: '',
     help:
-      'The driver. Empty: all that this Redis and --redis-prefix have. Drain and forget need it ' +
-      'where there are several, and audit with --driver-config.',
+      'The driver. Empty: all drivers of this Redis and --redis-prefix. Drain and forget need it ' +
+      'if there are several drivers, audit with --driver-config.',
   },
 });
 
-/** Declares a command: its flags besides those of every command, and its help.
- * @param o.exits  what each exit status means; 1: besides what can't be used */
+/** Declares a command: its own flags and its help.
+ * @param o.exits  what each exit status means; for 1 without the reasons that every command has */
 function defineCommand<const N extends string, const T extends FlagTable>(
   o: CommandHelp & {
     readonly name: N;
@@ -81,16 +81,16 @@ export const audit = defineCommand({
       default: '1h',
       min: '0s',
       help:
-        'A volume without a PersistentVolume counts as orphaned when an audit at least this long ' +
-        'ago found it so too; until then it is listed as not named yet.',
+        'A volume without a PersistentVolume counts as orphaned if an audit at least this long ' +
+        'ago found none either. Before that it is listed as not named yet.',
     },
   },
   exits: {
-    0: 'each volume has a PersistentVolume, or may still get one, and the other way round',
+    0: 'each volume has a PersistentVolume, or may still get one; no volume is missing',
     1:
       'the driver does not list a volume that a PersistentVolume names, a claim in the journal ' +
       'waits for an operator, no sutler serves the driver',
-    3: 'volumes are orphaned, and nothing else is amiss',
+    3: 'volumes are orphaned, and nothing else is wrong',
   },
   examples: [
     '--gateway=unix:///run/sutler/gateway.sock',
@@ -107,7 +107,7 @@ export const explain = defineCommand({
       type: 'string',
       default: '',
       short: 'n',
-      help: 'Namespace of claims that are given by their names alone. Empty: default.',
+      help: 'Namespace of claims that are named without one. Empty: default.',
     },
   },
   word: '[NAMESPACE/]CLAIM…',
@@ -118,8 +118,7 @@ export const explain = defineCommand({
 /** `sutler retry`. */
 export const retry = defineCommand({
   name: 'retry',
-  summary:
-    'has claims, and volumes that are to be deleted, tried again at once, whatever they wait for',
+  summary: 'retries claims and deletions of volumes at once, whatever they wait for',
   flags: {
     ...driverFlags,
     class: { type: 'string', default: '', help: 'All claims of this class.' },
@@ -128,12 +127,12 @@ export const retry = defineCommand({
       default: '',
       help: 'All claims and volumes with this cause, as sutler status names it.',
     },
-    all: { type: 'bool', default: false, help: 'All that waits.' },
+    all: { type: 'bool', default: false, help: 'Everything that is pending.' },
   },
   word: 'NAMESPACE/CLAIM|VOLUME…',
   exits: {
-    0: 'all of it that can be tried is tried',
-    1: 'something that was named does not wait, or waits for no run',
+    0: 'all that can be retried is retried',
+    1: 'a claim or volume that was named is not pending, or has no job',
   },
   examples: [
     'default/data',
@@ -147,7 +146,7 @@ export const retry = defineCommand({
 export const status = defineCommand({
   name: 'status',
   summary:
-    'says what drivers, processes and queues do, what is pending, and what is wrong; ' +
+    'shows the state of drivers and processes, what is pending, and what is wrong; ' +
     'changes nothing',
   flags: driverFlags,
   exits: { 0: 'nothing is wrong', 1: 'somebody has to act' },
@@ -158,11 +157,11 @@ export const status = defineCommand({
 export const forget = defineCommand({
   name: 'forget',
   summary:
-    'drops a claim from the journal although a volume may exist for it: one that is gone and ' +
-    'can’t be planned any more, or whose volumes you have compared',
+    'drops a claim from the journal although a volume may exist for it: after the claim is gone ' +
+    'and can’t be planned, or after you have compared its volumes',
   flags: {
     ...driverFlags,
-    why: { type: 'string', default: '', help: 'Reason, which ingest logs.' },
+    why: { type: 'string', default: '', help: 'Your reason; ingest logs it.' },
   },
   word: 'UID',
   exits: {
@@ -179,8 +178,8 @@ export const forget = defineCommand({
 export const drain = defineCommand({
   name: 'drain',
   summary:
-    'has sutler finish what it has begun for a driver and begin nothing new, ' +
-    'and says when it can be taken out',
+    'lets sutler finish what it has begun for a driver and begin nothing new, ' +
+    'and says when it can be removed',
   flags: {
     ...driverFlags,
     wait: {
@@ -188,10 +187,10 @@ export const drain = defineCommand({
       default: false,
       help: 'Wait until nothing that was begun is left, or until interrupted.',
     },
-    undo: { type: 'bool', default: false, help: 'End the drain: new work may start again.' },
+    undo: { type: 'bool', default: false, help: 'End the drain, so that new work may begin.' },
   },
   exits: {
-    0: 'nothing that was begun is left; with --undo, there is no drain any more',
+    0: 'nothing that was begun is left; with --undo, the drain has ended',
     1: 'something that was begun is left, no sutler serves the driver',
   },
   examples: ['--wait', '--driver-name=nfs.csi.k8s.io', '--undo'],
@@ -201,14 +200,14 @@ export const drain = defineCommand({
 export const uninstall = defineCommand({
   name: 'uninstall',
   summary:
-    'removes what one installation of sutler left in the cluster and in Redis, if it has ended ' +
-    'and nothing that it has begun is left; volumes and PersistentVolumes stay as they are',
+    'removes what an installation of sutler left in the cluster and in Redis, after it has ' +
+    'finished what it had begun and was stopped; volumes and PersistentVolumes stay as they are',
   flags: {
-    yes: { type: 'bool', default: false, help: 'Remove it; without this flag, only list it.' },
+    yes: { type: 'bool', default: false, help: 'Remove it. Without this flag, only list it.' },
   },
   exits: {
     0: 'it was removed; without --yes, it can be',
-    1: 'sutler is still at work, it has begun what is not finished',
+    1: 'sutler is still running, or has not finished what it had begun',
   },
   examples: ['', '--yes', '--redis-prefix=csi2 --yes'],
 });

@@ -13,7 +13,7 @@ import { chooseDriver, journalPlace } from './installation.ts';
 /** Drops one claim from the journal. */
 export const main = commandMain(forget, run);
 
-/** The leader looks every second. */
+/** The leader checks every second. */
 const LEADER_LIMIT_MS = 15_000;
 const POLL_MS = 250;
 
@@ -36,7 +36,7 @@ async function run({ context, openRedis, openKube }: Means<typeof forget.flags>)
   const place = { redis, prefix, driver };
   const job = await readJob(place, { kind: 'claim', uid });
   if (job?.isActive === true)
-    throw new Refusal(`a run is at work on ${uid}: nothing was changed, try again after it`);
+    throw new Refusal(`a run is at work on ${uid}: nothing was changed; try again after that run`);
   const note = JSON.stringify({ by: userInfo().username, why });
   await askLeader(place, { uid, note }, stopping, async () =>
     (await listJournal(kube, journal)).some((each) => each.uid === uid),
@@ -48,8 +48,8 @@ async function run({ context, openRedis, openKube }: Means<typeof forget.flags>)
   return { status: 0, lines: [line], json: { driver, uid, claim } };
 }
 
-/** Asks the leader to drop the entry, and waits until it has.
- * @throws Refusal if it does not */
+/** Asks the leader to drop the entry, and waits for that.
+ * @throws Refusal if the leader does not drop it in time */
 async function askLeader(
   { redis, prefix, driver }: RedisPlace,
   { uid, note }: Readonly<Record<'uid' | 'note', string>>,
@@ -64,7 +64,7 @@ async function askLeader(
       await redis.hdel(key, uid);
       throw new Refusal(
         `no ingest has dropped ${uid} within ${LEADER_LIMIT_MS / 1_000} s: nothing was changed; ` +
-          'see which one leads with sutler status, and try again',
+          'find out with sutler status which ingest leads, and try again',
       );
     }
     await systemClock.sleep(POLL_MS, limit);
@@ -72,7 +72,7 @@ async function askLeader(
 }
 
 function noSuchEntry(driver: string, word: string, entries: readonly ListedEntry[]): Refusal {
-  // Its claim may be named by mistake.
+  // The operator may have named the claim.
   const ofClaim = entries.find(({ claim }) => keyOf(claim.metadata) === word)?.uid;
   const guess = ofClaim === undefined ? '' : `: the UID of that claim is ${ofClaim}`;
   return new Refusal(

@@ -8,16 +8,16 @@ import { readProcesses } from '../redis/processes.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { Refusal } from './command.ts';
 
-/* An installation, which is what shares a Redis and a --redis-prefix: the drivers that it serves,
- * and where the journal of each is. */
+/* An installation is everything that shares a Redis and a --redis-prefix: the drivers that it
+ * serves, and the place of each journal. */
 
-/** What to do where Redis knows no driver: each replica of `sutler all` has a Redis of its own. */
+/** What to do if Redis knows no driver. Each replica of `sutler all` has its own Redis. */
 export const WHERE_IT_LEADS =
-  'start sutler beside a driver, or wait until that answers; of several replicas of sutler all, ' +
-  'run this in the one that leads (kubectl get leases names it)';
+  'start sutler beside a driver, or wait until the driver answers; with several replicas of ' +
+  'sutler all, run this in the leader (kubectl get leases names it)';
 
 /** The drivers that this installation serves.
- * @param name  the only one that is meant; '' for all
+ * @param name  of the only driver to return; '' for all
  * @throws Refusal if it serves none, or not that one */
 export async function servedDrivers(
   redis: Redis,
@@ -37,7 +37,7 @@ export async function servedDrivers(
 }
 
 /** The driver that --driver-name names; without it, the only one that this installation serves.
- * @throws Refusal as servedDrivers; UsageError if one has to be chosen */
+ * @throws Refusal as servedDrivers; UsageError if there are several */
 export async function chooseDriver(redis: Redis, prefix: string, name: string): Promise<string> {
   const served = await servedDrivers(redis, prefix, name);
   const [only, ...others] = served;
@@ -47,8 +47,8 @@ export async function chooseDriver(redis: Redis, prefix: string, name: string): 
   );
 }
 
-/** Where the driver's Lease and its journals are: in the namespace of --leader-election-namespace,
- * else in that which the leader has told Redis. */
+/** The place of the driver's Lease and its journals: the namespace of --leader-election-namespace,
+ * else the namespace that the leader has written to Redis. */
 export async function journalPlace(
   context: {
     readonly flags: { readonly leaderElectionNamespace: string; readonly redisPrefix: string };

@@ -7,7 +7,7 @@ import { commandMain, type Means, Refusal, type Result } from './command.ts';
 import { retry } from './flags.ts';
 import { servedDrivers } from './installation.ts';
 
-/** Has what waits tried again at once. */
+/** Retries what is pending at once. */
 export const main = commandMain(retry, run);
 
 async function run({ context, openRedis }: Means<typeof retry.flags>): Promise<Result> {
@@ -19,7 +19,7 @@ async function run({ context, openRedis }: Means<typeof retry.flags>): Promise<R
   for (const driver of await servedDrivers(redis, prefix, driverName)) {
     const place = { redis, prefix, driver };
     const { pending } = await reportDriver(place);
-    // Several drivers list a claim whose class does not exist.
+    // A claim whose class does not exist is pending for several drivers.
     const isNew = ({ uid }: Explanation): boolean => tried.every((each) => each.uid !== uid);
     const found = pending.filter((each) => wanted(each) && isNew(each));
     const results = await retryNow(place, found);
@@ -27,7 +27,7 @@ async function run({ context, openRedis }: Means<typeof retry.flags>): Promise<R
   }
   const missing = words.filter((word) => tried.every(({ object }) => object !== word));
   if (tried.length === 0 && words.length === 0)
-    throw new Refusal('nothing of that waits here: see sutler status');
+    throw new Refusal('no such claim or volume is pending here: see sutler status');
   const isLeft = ({ result }: Tried): boolean => words.length > 0 && result === 'waiting';
   const isDone = missing.length === 0 && !tried.some(isLeft);
   return {
@@ -42,7 +42,7 @@ async function run({ context, openRedis }: Means<typeof retry.flags>): Promise<R
 
 type Tried = Explanation & { readonly result: Retried };
 
-/** What is asked for.
+/** Selects the objects to retry.
  * @throws UsageError for nothing, or for objects beside a filter */
 function wantedOf(
   flags: { readonly class: string; readonly cause: string; readonly all: boolean },
@@ -51,8 +51,8 @@ function wantedOf(
   const hasFilter = flags.class !== '' || flags.cause !== '' || flags.all;
   if (hasFilter === words.length > 0)
     throw new UsageError(
-      'name what is to be tried: NAMESPACE/CLAIM, a PersistentVolume, or one of --class, --cause ' +
-        'and --all',
+      'name what to retry: NAMESPACE/CLAIM, a PersistentVolume, or one of --class, --cause and ' +
+        '--all',
     );
   if (!hasFilter) return ({ object }) => words.includes(object);
   return ({ className, cause }) =>
@@ -60,7 +60,7 @@ function wantedOf(
     (flags.cause === '' || cause.name === flags.cause);
 }
 
-/** Objects of which each has a line. */
+/** The most objects that get a line each. */
 const SHOWN = 20;
 
 function describeTried(tried: readonly Tried[]): readonly string[] {
@@ -68,17 +68,17 @@ function describeTried(tried: readonly Tried[]): readonly string[] {
   const more = tried.length - shown.length;
   const count = tried.filter(({ result }) => result !== 'waiting').length;
   return more > 0
-    ? [...shown, `and ${more} more: ${counted(count, 'object')} tried in all`]
+    ? [...shown, `and ${more} more: ${counted(count, 'object')} retried in all`]
     : shown;
 }
 
 function describeOne({ object, cause, result }: Tried): string {
   if (result === 'promoted') return `${object}: tried now`;
-  if (result === 'running') return `${object}: a worker is at it already`;
-  return `${object}: there is no run to begin: ${cause.sentence}; ${cause.actor}: ${cause.step}`;
+  if (result === 'running') return `${object}: a worker is working on it already`;
+  return `${object}: it has no delayed job: ${cause.sentence}; ${cause.actor}: ${cause.step}`;
 }
 
 function describeMissing(word: string): string {
   const look = word.includes('/') ? `sutler explain ${word}` : `kubectl describe pv ${word}`;
-  return `${word}: it does not wait here: it is done, gone or of another provisioner (${look})`;
+  return `${word}: not pending here: it is done, gone, or another provisioner's (${look})`;
 }

@@ -4,7 +4,7 @@ import { commandMain, type Means, type Result } from './command.ts';
 import { status } from './flags.ts';
 import { servedDrivers } from './installation.ts';
 
-/** Says what an installation does, and what is wrong. */
+/** Shows the state of an installation, and what is wrong. */
 export const main = commandMain(status, run);
 
 async function run({ context, openRedis }: Means<typeof status.flags>): Promise<Result> {

@@ -66,21 +66,21 @@ async function checkStopped({ redis, prefix }: Installation): Promise<void> {
   if (running !== undefined)
     throw new Refusal(
       `${running.process} is still running: ${running.instance} was alive in the last 10 s; stop ` +
-        'sutler (kubectl -n sutler scale deploy sutler-ingest sutler-jobs --replicas=0; of sutler ' +
-        'all, give its container the image of before), and try again after 10 s; nothing was removed',
+        'sutler (kubectl -n sutler scale deploy sutler-ingest sutler-jobs --replicas=0; for sutler ' +
+        'all restore its container’s former image), and try again after 10 s; nothing was removed',
     );
 }
 
 function describeForeign({ metadata: { namespace = '', name } }: Lease): string {
   return (
-    `left: Lease ${namespace}/${name}, which names the data of another Redis, and its journal; if ` +
-    'that Redis is gone for good, or has lost its data since, run this, and uninstall again: ' +
-    `kubectl -n ${namespace} annotate lease ${name} ${REDIS_HISTORY}- ${DRAIN}-`
+    `left: Lease ${namespace}/${name} and its journal, because the Lease names another Redis or ` +
+    'other data; if that Redis is gone for good, or has lost its data, run this, and uninstall ' +
+    `again: kubectl -n ${namespace} annotate lease ${name} ${REDIS_HISTORY}- ${DRAIN}-`
   );
 }
 
-/** Finds the drivers' Leases that name this Redis (marked) or another one (foreign), without the
- * journals of foreign ones, which another installation may keep.
+/** Finds the drivers' Leases that name this Redis (marked) or another one (foreign). Leaves out the
+ * journals of foreign ones, which another installation may use.
  * @throws Refusal if something that was begun is not finished */
 async function findLeases(
   { context }: Means<typeof uninstall.flags>,
@@ -114,20 +114,20 @@ function refuseBegun(open: readonly OpenCreation[]): void {
   if (first !== undefined)
     throw new Refusal(
       `${others.length + 1} creations are not finished, ${first.object} among them; nothing was ` +
-        'removed. Run sutler drain --wait until none is, or drop them with sutler forget',
+        'removed. Run sutler drain --wait until all are, or drop them with sutler forget',
     );
 }
 
 async function scanKeys({ redis, prefix }: Installation): Promise<readonly string[]> {
-  // The pattern needs no escapes: braces have no meaning in it, and a prefix has no wildcards.
+  // The pattern needs no escapes: Redis gives braces no meaning, and a prefix has no wildcards.
   const pages = redis.scanStream({ match: `${keyPrefix(prefix)}:*`, count: 1000 });
   const keys: string[] = [];
   for await (const page of pages) keys.push(...(page as readonly string[]));
   return keys;
 }
 
-/** Deletes the journal. Of the drivers' Leases only our annotations go: another provisioner may
- * hold them, and writes them every few seconds. */
+/** Deletes the journal, and our annotations on the drivers' Leases: another provisioner may hold
+ * these Leases, and writes them every few seconds. */
 async function removeLeases(
   kube: KubeClient,
   journal: readonly Lease[],

@@ -16,19 +16,20 @@ import { workqueueMetrics } from './workqueue-metrics.ts';
 
 /** Whether the driver can be reached. */
 export interface Reachability {
-  /** Why it can't, in one line; undefined while it can. */
+  /** Why the driver can't be reached, in one line; undefined while it can. */
   readonly trouble: string | undefined;
-  /** Calls the listener when that has changed.
-   * @returns ends that */
+  /** Calls the listener when the trouble has changed.
+   * @returns a function that unsubscribes */
   onChange(listener: () => void): () => void;
-  /** Finds out now. */
+  /** Checks the driver now. */
   askNow(): void;
 }
 
 export interface ConsumerOptions {
-  /** For BullMQ; the consumers of a process share it. */
+  /** The connection for BullMQ; the consumers of a process share it. */
   readonly link: RedisLink;
-  /** For what a run asks: unlike that of workers, it gives up when Redis has gone away. */
+  /** The connection for the commands of a run. Its commands fail while Redis is away; those of
+   * `link` wait. */
   readonly plain: Redis;
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
@@ -41,20 +42,20 @@ export interface ConsumerOptions {
   /** Delays between the runs of a key that fails. */
   readonly backoff: Backoff;
   readonly process: (key: JobKey, run: Run) => Promise<Outcome>;
-  /** No job is taken while it can't be reached. */
+  /** The consumer takes no job while the driver can't be reached. */
   readonly driverState: Reachability;
   readonly log: Logger;
   readonly metrics: Registry;
   /** Uniform in [0, 1). */
   readonly random?: () => number;
-  /** How long a job stays with a worker that died. */
+  /** How long a job stays locked after its worker has died. */
   readonly lockMs: number;
   /** How often to check for jobs of dead workers. */
   readonly stalledCheckMs: number;
 }
 
 const START_AGAIN_MS = 1_000;
-/** Delay of a job that BullMQ gives to a worker again while an earlier run of it goes on there. */
+/** Delay of a job that BullMQ gives to a worker while the worker still has a run of it. */
 const BUSY_MS = 500;
 
 /** Takes jobs from one queue and runs them. A job goes through #takeJob (decode), #runKey (lock),
@@ -66,14 +67,14 @@ export class Consumer {
   readonly #workqueue: ReturnType<typeof workqueueMetrics>;
   readonly #labels: { readonly driver: string; readonly kind: JobKind };
   readonly #link: RedisLink;
-  /** Runs under way here, by the ids of their jobs; aborted: the run starts no more calls, and none
-   * that was sent is cancelled (invariant 7). */
+  /** Runs under way here, by job id. An aborted run starts no more calls, but cancels none that was
+   * sent (invariant 7). */
   readonly #runs = new Map<string, AbortController>();
   readonly #outcomes: OutcomeApplier;
   #worker: Worker | undefined;
   /** Why the worker could not start; undefined once it has. */
   #startTrouble: string | undefined;
-  /** Changes of the worker are made one after the other, since each may wait. */
+  /** Changes of the worker happen one after the other, since each may wait. */
   #adjusting: Promise<void> = Promise.resolve();
   readonly #unsubscribe: () => void;
   readonly #warnings: RareWarnings;
@@ -105,7 +106,7 @@ export class Consumer {
     void this.#start();
   }
 
-  /** Whether it takes no jobs: the driver can't be reached. */
+  /** Whether the consumer takes no jobs, because the driver can't be reached. */
   get #isIdle(): boolean {
     return this.#options.driverState.trouble !== undefined;
   }
@@ -115,8 +116,9 @@ export class Consumer {
     return this.#link.trouble ?? this.#startTrouble;
   }
 
-  /** Takes no more jobs, aborts the signals of all runs, and waits for their ends up to `graceMs`,
-   * with or without Redis. Another worker takes over the other jobs when their locks expire. */
+  /** Takes no more jobs, aborts the signals of all runs, and waits up to `graceMs` for the runs to
+   * end, with or without Redis. Other workers take over the remaining jobs when their locks expire.
+   */
   async close(graceMs: number): Promise<void> {
     if (this.#isClosing) return;
     this.#isClosing = true;
@@ -127,7 +129,7 @@ export class Consumer {
     let isClosed = closing === undefined;
     closing?.finally(() => (isClosed = true)).catch(() => undefined);
     for (const run of this.#runs.values()) run.abort();
-    // BullMQ's own close() waits for Redis; without Redis the ends of runs can't be stored anyway.
+    // BullMQ's close() waits for Redis. Without Redis no outcome can be stored, so the runs decide.
     const isOver = (): boolean =>
       isClosed || (this.#link.trouble !== undefined && this.#runs.size === 0);
     while (!isOver() && Date.now() < deadlineMs)
@@ -140,8 +142,8 @@ export class Consumer {
     this.#metrics.close();
   }
 
-  /** Starts the worker as soon as Redis can be used. A worker that could not start is discarded,
-   * since BullMQ keeps that failure for ever. Never rejects. */
+  /** Starts the worker as soon as Redis can be used. Discards a worker that could not start, since
+   * BullMQ keeps that failure for ever. Never rejects. */
   async #start(): Promise<void> {
     const { redis } = this.#link;
     while (!this.#isClosing) {
@@ -174,7 +176,7 @@ export class Consumer {
     this.#startTrouble = trouble;
   }
 
-  /** Pauses the worker while no jobs are taken. */
+  /** Pauses or resumes the worker. */
   #adjust(): Promise<void> {
     this.#adjusting = this.#adjusting.then(async () => {
       const worker = this.#worker;
@@ -217,7 +219,7 @@ export class Consumer {
     return worker;
   }
 
-  /** The runs of these jobs that go on here do not hold their locks any more. */
+  /** Aborts the runs of these jobs, which no longer hold their locks. */
   #lostLocks(jobIds: readonly string[]): void {
     for (const jobId of jobIds) {
       const run = this.#runs.get(jobId);
@@ -231,22 +233,22 @@ export class Consumer {
 
   /** Logs an error of BullMQ, unless the connection has reported it already. */
   #reportError(cause: Error): void {
-    // The connection that waits for jobs is another one, and may come back later. The process has
-    // reported what Redis refuses, but for a command that only this part sends.
+    // The connection that waits for jobs is a second one, and may come back later. The process has
+    // reported refusals of Redis, except a denied command that only this part sends.
     const isReported =
       this.#link.trouble !== undefined ||
       this.#isClosing ||
       isUnreachable(cause) ||
       (isRefusal(cause) && !isDenial(cause));
-    // The leader has said that Redis lost its data, and drops the jobs of before.
+    // After Redis lost its data, the leader reports that and drops the old jobs.
     const isDropped = cause.message.startsWith('Missing key for job');
     const fields = { err: cause, queue: this.#queue };
     if (isReported || isDropped) this.#options.log.debug(fields, 'queue error');
     else this.#warnings.warn(fields, 'queue error');
   }
 
-  /** Runs the key that a job carries. A job of a newer version is left to a newer worker, and a job
-   * that no version can read is completed. */
+  /** Runs the key of a job. Leaves a job of a newer version to a newer worker, and completes a job
+   * that no version can read. */
   async #takeJob(job: Job, token: string): Promise<string | null> {
     const parsed = parseJob(job.data);
     if (parsed.ok) return this.#runKey({ job, token, key: parsed.key }, parsed.facts);
@@ -265,7 +267,7 @@ export class Consumer {
     const { job, token, key } = taken;
     const { plain: redis, prefix, driver } = this.#options;
     const { id: jobId = '' } = job;
-    // After an outage of Redis BullMQ gives this worker jobs again whose runs go on here.
+    // After an outage of Redis, BullMQ may give this worker a job whose run still goes on here.
     if (this.#runs.has(jobId)) {
       this.#lostLocks([jobId]);
       return this.#outcomes.delay(taken, BUSY_MS);
@@ -287,7 +289,7 @@ export class Consumer {
     }
     if (outcome.kind === 'later' && outcome.isDriverDown === true)
       this.#options.driverState.askNow();
-    // A run that did not reach the driver because of the shutdown: another worker may take the job.
+    // The shutdown kept this run from the driver: another worker may take the job.
     if (this.#isClosing && outcome.kind === 'later' && signal.aborted)
       return this.#outcomes.returnToWait(taken);
     return this.#applyOutcome(taken, outcome);
@@ -300,9 +302,9 @@ export class Consumer {
     } catch (error) {
       log.error(
         { err: error, key: keyId(key), queue: this.#queue },
-        'a run threw: a defect of sutler, please report it',
+        'a run failed by a defect of sutler; please report it',
       );
-      // Only the error's name: its message was not checked for secrets.
+      // Only the error's name, since its message may contain secrets.
       const what = error instanceof Error ? error.name : typeof error;
       return { kind: 'retry', reason: `unexpected ${what}, see the log of ${name}` };
     }

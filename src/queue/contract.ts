@@ -16,28 +16,28 @@ export interface JobKey {
   /** Empty for volumes. */
   readonly namespace: string;
   readonly name: string;
-  /** Of a volume: the claim that it names. Creation and deletion of one claim UID never have jobs
-   * at the same time. */
+  /** Of a volume: the UID of the claim that it names. So creation and deletion for one claim never
+   * have jobs at the same time. */
   readonly claimUid?: string;
 }
 
 /** A key for which a job is asked. */
 export interface KeyToQueue extends JobKey {
-  /** JSON of the claim, for the journal; it does not go into the job. Absent: it has to be read. */
+  /** JSON of the claim, for the journal, not for the job. Absent: the leader reads the claim. */
   readonly claim?: string;
 }
 
 /** What a job says besides its key. */
 export interface JobFacts {
-  /** Of a creation: the journal object that has the claim's entry; '' where sutler works without a
-   * journal. Absent: the run may not call the driver. */
+  /** Of a creation: the journal object with the claim's entry; '' without a journal. Absent: the
+   * run may not call the driver. */
   readonly journal?: string;
-  /** Unix ms by Redis' clock: until when calls of earlier jobs may be at work; see run.ts. */
+  /** Until when calls of earlier jobs may be at work, Unix ms by Redis' clock; see run.ts. */
   readonly until?: number;
 }
 
 /** A job's key and facts, or why they can't be read. `isNewer`: a later version of sutler wrote the
- * job, so a later worker should run it. */
+ * job, so a worker of that version should run it. */
 export type ParsedJob =
   | { readonly ok: true; readonly key: JobKey; readonly facts: JobFacts }
   | { readonly ok: false; readonly isNewer: boolean; readonly reason: string };
@@ -100,23 +100,23 @@ function isJobKind(kind: unknown): kind is JobKind {
   return JOB_KINDS.some((known) => known === kind);
 }
 
-/** Identity of a key: its kind and the UID by which it has one job at most. */
+/** Identity of a key: its kind and the id of its job. */
 export function keyId(key: KeyUid): string {
   return `${key.kind}/${workId(key)}`;
 }
 
-/** The part of a key that its job is found by. */
+/** The part of a key that identifies its job. */
 export interface KeyUid extends Pick<JobKey, 'kind' | 'uid'> {
   readonly claimUid?: string | undefined;
 }
 
-/** A key without what it says of the claim, for a request that is kept: the claim may change. */
+/** A key without the JSON of its claim, for a request that waits: the claim may change. */
 export function bareKey({ kind, uid, namespace, name, claimUid }: KeyToQueue): JobKey {
   return { kind, uid, namespace, name, ...(claimUid === undefined ? {} : { claimUid }) };
 }
 
-/** The id of a key's job in its queue: its UID, so that there is one at most. That of a volume is
- * the claim's, where it names one. */
+/** The id of a key's job in its queue, so that there is at most one: the claim's UID, also for a
+ * volume that names a claim; otherwise the volume's UID. */
 export function workId({ uid, claimUid }: Omit<KeyUid, 'kind'>): string {
   return claimUid ?? uid;
 }
@@ -130,8 +130,8 @@ export function logFields(key: JobKey): Readonly<Record<string, string>> {
     : { [key.kind]: object, trace };
 }
 
-/** The trace of a key's object. That of a volume is its claim's: unless --volume-name-uuid-length
- * shortens the claim's UID, the name ends in it. */
+/** The trace of a key's object. A volume has its claim's trace, if its name ends in the claim's
+ * whole UID (--volume-name-uuid-length may shorten it). */
 export function traceOf({
   kind,
   uid,

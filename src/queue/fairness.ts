@@ -3,11 +3,12 @@ import { PRIORITY_LIMIT } from 'bullmq';
 /** BullMQ's highest priority number, which runs last; 1 runs first, 0 is no priority. */
 const LAST_PRIORITY = PRIORITY_LIMIT;
 
-/** Fair order over namespaces by virtual time; its ticks are BullMQ's priorities. A namespace's
- * next key is due one tick after its previous one, or after what runs now, whichever is later. So a
- * namespace with a single key waits for one round, however many keys the others have queued. */
+/** Orders keys fairly over namespaces by virtual time; its ticks are BullMQ's priorities. A
+ * namespace's next key is due one tick after its previous key, or after the key that runs now,
+ * whichever is later. So a namespace with one key waits for one round, however many keys others
+ * have queued. */
 export class Fairness {
-  /** Virtual time: workers have taken all that is due up to it. */
+  /** Virtual time: workers have taken all keys that are due up to this tick. */
   #nowTick = 0;
   #highestTick = 0;
   readonly #lastTicks = new Map<string, number>();
@@ -21,10 +22,9 @@ export class Fairness {
     return Math.min(tick, LAST_PRIORITY);
   }
 
-  /** Advances virtual time to what is queued. It begins anew where half of the ticks are used and
-   * none waits.
-   * @param lowest priority of the key that runs next; undefined when none waits, so workers have
-   *   taken all that was handed out */
+  /** Advances virtual time to the next queued key. Starts again at 0 if no key waits and half of
+   * the ticks are used.
+   * @param lowest  priority of the key that runs next; undefined if no key waits */
   observe(lowest: number | undefined): void {
     if (lowest === undefined && this.#highestTick > LAST_PRIORITY / 2) {
       this.#nowTick = 0;

@@ -7,7 +7,7 @@ export const limitFlags = perDriver({
     default: 0,
     min: 0,
     help:
-      'Claims that all workers together work on at once, and the same number of volumes; ' +
+      'How many claims all workers together work on at once. Volumes have the same limit. ' +
       '0: no limit.',
   },
   'max-jobs-per-second': {
@@ -15,8 +15,8 @@ export const limitFlags = perDriver({
     default: 0,
     min: 0,
     help:
-      'Claims that all workers together begin to work on in a second, and the same number of ' +
-      'volumes; 0: no limit.',
+      'How many claims all workers together begin to work on in a second. Volumes have the same ' +
+      'limit. 0: no limit.',
   },
 });
 
@@ -26,14 +26,14 @@ export const retryFlags = perDriver({
     type: 'durationMs',
     default: '1s',
     min: '1ms',
-    help: 'Delay after the first failure; doubles with each further one, and is varied by up to a quarter.',
+    help: 'Delay after the first failure. It doubles after each further one, and varies by up to a quarter.',
     upstream: 'same',
   },
   'retry-interval-max': {
     type: 'durationMs',
     default: '5m',
     min: '1ms',
-    help: 'Longest delay after a failure, before it is varied.',
+    help: 'Longest delay after a failure; it varies by up to a quarter.',
     upstream: 'same',
   },
 });

@@ -4,22 +4,22 @@ import { defineNamedScript } from '../redis/named-script.ts';
 import type { JobKind } from './contract.ts';
 import { markerKey, queueName, queueRoot } from './queue-keys.ts';
 
-/* A history is one uninterrupted life of Redis' data: a random marker that Redis keeps, and the id
- * of its replication, which changes with each restart and each failover. What belongs to another
- * history counts for nothing (docs/leak-proof.md). The jobs of a driver belong to the history in
- * its `jobs` key: whoever leads empties the queues before that key gets the history of now. */
+/* A history is one uninterrupted life of Redis' data. Its name has a random marker that Redis
+ * keeps, and the id of Redis' replication, which changes with each restart and failover. sutler
+ * ignores data of another history (docs/leak-proof.md). The key `jobs-history` names the history of
+ * the driver's jobs: the leader empties the queues before it writes a new history there. */
 
 /** Key of the history that the driver's jobs belong to. */
 function jobsHistoryKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:jobs-history:${driver}`;
 }
 
-/** Key of the leader's term: how often the driver's Lease had changed its holder. */
+/** Key of the leader's term. */
 function termKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:term:${driver}`;
 }
 
-/** The keys of the scripts that look at the history. */
+/** The keys of the scripts that check the history. */
 export function historyKeys({ prefix, driver }: DriverPlace) {
   return {
     marker: markerKey(prefix),
@@ -28,11 +28,11 @@ export function historyKeys({ prefix, driver }: DriverPlace) {
   };
 }
 
-/** The parameters by the names of historyKeys. */
+/** The names of these keys in a script. */
 export const HISTORY_KEYS = ['marker', 'jobsHistory', 'term'] as const;
 
-/** Lua: the present history as the local `history`, '' where Redis has no marker; and whether the
- * jobs are of it. */
+/** Lua: the local `history`, '' if Redis has no marker; and `isOfHistory`, whether the jobs are of
+ * it. */
 export const HISTORY_LUA = `
 local replication = string.match(redis.call('INFO', 'replication') or '', 'master_replid:(%x+)')
 local markerText = redis.call('GET', marker)
@@ -51,15 +51,15 @@ return {'read', 'history', history, 'isOfHistory', isOfHistory and '1' or '0',
 `,
 });
 
-/** The life of Redis' data, and whose jobs it holds. */
+/** The present history, and whether the jobs are of it. */
 export interface RedisHistory {
-  /** '' where Redis has no marker yet. */
+  /** '' if Redis has no marker yet. */
   readonly history: string;
   /** Whether the driver's jobs are of this history. */
   readonly isOfHistory: boolean;
 }
 
-/** Reads the history, and marks a Redis that has none. */
+/** Reads the history. Writes a marker if Redis has none. */
 export async function readHistory(place: RedisPlace): Promise<RedisHistory> {
   const { kind: _, ...read } = await readScript.run(place.redis, historyKeys(place), {
     fresh: randomUUID(),
@@ -67,7 +67,7 @@ export async function readHistory(place: RedisPlace): Promise<RedisHistory> {
   return read;
 }
 
-/** The history as it is, for people: marks nothing. */
+/** Reads the history for people, and writes no marker. */
 export async function showHistory(place: RedisPlace): Promise<RedisHistory> {
   const { kind: _, ...read } = await readScript.run(place.redis, historyKeys(place), { fresh: '' });
   return read;
@@ -100,9 +100,9 @@ return {'begun'}
 `,
 });
 
-/** Writes the term of a leader that begins (J3). It only goes up.
+/** Writes the term of a new leader (J3), if no higher term is stored.
  * @param hasLed  this process has begun in this term before: then nobody else can have
- * @returns the higher term of another leader; undefined: this one's is written */
+ * @returns the higher term of another leader; undefined if this term is written */
 export async function beginTerm(
   place: RedisPlace,
   term: Term,
@@ -114,8 +114,7 @@ export async function beginTerm(
   return answer.kind === 'behind' ? answer.transitions : undefined;
 }
 
-/** Removes the jobs of claims and volumes that are of another history: a hundred thousand take
- * Redis about a second. */
+/** Removes all jobs if they are of another history. For 100,000 jobs Redis needs about a second. */
 const dropScript = defineNamedScript({
   keys: [...HISTORY_KEYS, 'claims', 'volumes'],
   args: { text: 'text', known: 'text' },
@@ -141,10 +140,10 @@ return {'dropped'}
 `,
 });
 
-/** Removes all jobs of claims and volumes that belong to another history. From then on the driver's
- * jobs are of `history`. BullMQ's own call would not look at the term: a
- * leader of before could remove the jobs of the present one.
- * @returns false where another leader has begun, or Redis has lost its data once more */
+/** Removes the driver's jobs if they are of another history, so that its jobs are of `history`.
+ * BullMQ's own call would not check the term: an old leader could remove the jobs of the present
+ * one.
+ * @returns false if another leader has begun, or Redis has lost its data once more */
 export async function dropJobsOfBefore(
   place: RedisPlace,
   term: Term,
@@ -157,7 +156,7 @@ export async function dropJobsOfBefore(
   return (await dropScript.run(redis, keys, args)).kind === 'dropped';
 }
 
-/** Gives this Redis another history: what it holds counts for nothing. */
+/** Gives this Redis another history, so that sutler ignores what it holds. */
 export async function forgetHistory({ redis, prefix }: RedisPlace): Promise<void> {
   await redis.set(markerKey(prefix), randomUUID());
 }

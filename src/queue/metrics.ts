@@ -9,8 +9,8 @@ const OUTCOMES = ['done', 'retry', 'later', 'running', 'parked'] satisfies Outco
 export type ProducerMetrics = ReturnType<typeof producerMetrics>;
 export type ConsumerMetrics = ReturnType<typeof consumerMetrics>;
 
-/** What producers count. Those of one registry share their metrics.
- * @param dirty  keys with a request that Redis has not taken */
+/** What producers count. All producers of a registry share the metrics.
+ * @param dirty  number of keys with a request that Redis has not accepted */
 export function producerMetrics(
   registry: Registry,
   o: {
@@ -26,13 +26,17 @@ export function producerMetrics(
       'Requests to reconcile a key, before deduplication.',
       PLACE,
     ),
-    added: counter('sutler_queue_jobs_added_total', 'Jobs that Redis took.', PLACE),
-    deduplicated: counter('sutler_queue_jobs_deduplicated_total', 'Keys that had a job.', PLACE),
+    added: counter('sutler_queue_jobs_added_total', 'Jobs that Redis accepted.', PLACE),
+    deduplicated: counter(
+      'sutler_queue_jobs_deduplicated_total',
+      'Requests whose key already had a job.',
+      PLACE,
+    ),
     rejected: counter('sutler_queue_batches_rejected_total', 'Batches that Redis refused.', DRIVER),
     emptied: counter('sutler_queue_redis_emptied_total', 'Times that Redis was emptied.', DRIVER),
     close: sum(
       'sutler_queue_dirty_keys',
-      'Keys with a request that Redis has not taken.',
+      'Keys with a request that Redis has not accepted.',
       o.dirty,
       { driver },
     ),
@@ -44,10 +48,10 @@ export function producerMetrics(
   return metrics;
 }
 
-/** What consumers count. Those of one registry share their metrics.
+/** What consumers count. All consumers of a registry share the metrics.
  * @param labels  of this consumer, whose counters begin at 0
  * @param o.inFlight  how many runs are under way
- * @param o.isIdle    whether no jobs are taken */
+ * @param o.isIdle  whether the consumer takes no jobs */
 export function consumerMetrics(
   registry: Registry,
   labels: { readonly driver: string; readonly kind: JobKind },
@@ -58,7 +62,7 @@ export function consumerMetrics(
     sum('sutler_queue_runs_in_flight', 'Runs under way in this process.', o.inFlight, labels),
     sum(
       'sutler_queue_driver_down',
-      '1 while the queue pauses because nothing reaches the driver.',
+      '1 while the worker takes no jobs because the driver can not be reached.',
       () => (o.isIdle() ? 1 : 0),
       labels,
     ),
@@ -72,7 +76,7 @@ export function consumerMetrics(
     ),
     stalled: counter(
       'sutler_queue_jobs_stalled_total',
-      'Jobs taken back from a worker that stopped renewing.',
+      'Jobs taken from a worker that stopped renewing its locks.',
       PLACE,
     ),
     close: (): void => ends.forEach((end) => end()),

@@ -8,20 +8,22 @@ import { shorten } from '../runtime/printable.ts';
 import { type JobKey, logFields } from './contract.ts';
 import { clearStatus, writeStatus } from './status.ts';
 
-/** A reason as it is stored and shown: cut, since every key that waits keeps its reason. */
+/** A reason as Redis stores it and people see it: cut, since every key that waits keeps its reason.
+ */
 export function shownReason(reason: string): string {
   return shorten(reason, 2_000);
 }
 
-/** How a run ended. Reasons are shown to people, so they must contain no secrets. */
+/** How a run ended. People see the reasons, so they must contain no secrets. */
 export type Outcome =
-  /** Nothing more to do for now. `needsNode`: no volume was made; the claim needs another node. */
+  /** Nothing more to do for now. `needsNode`: no volume was created; the claim needs another node.
+   */
   | { readonly kind: 'done'; readonly note?: string; readonly needsNode?: true }
   /** Failed. The next run comes after a back-off that grows with every failure, and after
-   * `minDelayMs` at the earliest. `infeasibleScope`: the delay is an infeasible back-off, which no
-   * edit ends as long as the scope (the UID of the claim's class) is the same. `mayBeAtWork`: a
-   * call whose end is unknown may still be at work behind the driver. `until`: the next run comes
-   * within 5 s of a change of one of these objects, if ingest may read it. */
+   * `minDelayMs` at the earliest. `infeasibleScope`: an infeasible back-off, which no edit ends
+   * while the class has this UID. `mayBeAtWork`: a call whose end is unknown may still be at work
+   * in the driver. `until`: the next run comes within 5 s of a change of one of these objects, if
+   * ingest may read it. */
   | {
       readonly kind: 'retry';
       readonly reason: string;
@@ -30,12 +32,12 @@ export type Outcome =
       readonly mayBeAtWork?: true;
       readonly until?: readonly WaitCondition[];
     }
-  /** Did not reach the driver, so it counts as no failure. `delayMs`: when what it waits for ends;
-   * the next run comes no sooner. Without it the delay grows with every run in a row that ended so.
-   * `isTurn`: nothing is wrong, it waits for that time; the next run comes exactly then.
-   * `isDriverDown`: no other key would reach the driver either, so no job is taken until it
-   * answers. `isGatewayFull`: other keys reach the driver, as many at once as its gateway allows.
-   * `until`: the next run comes within 5 s of a change of one of these objects. */
+  /** Did not reach the driver, so it counts as no failure. `delayMs`: how long the cause lasts; the
+   * next run comes no sooner. Without it the delay grows with every run in a row that ended so.
+   * `isTurn`: nothing is wrong, and the next run comes exactly after `delayMs`. `isDriverDown`: no
+   * key reaches the driver, so the worker takes no job until the driver answers. `isGatewayFull`:
+   * the gateway forwards no more calls at once. `until`: the next run comes within 5 s of a change
+   * of one of these objects. */
   | {
       readonly kind: 'later';
       readonly reason: string;
@@ -45,16 +47,16 @@ export type Outcome =
       readonly isDriverDown?: boolean;
       readonly isGatewayFull?: boolean;
     }
-  /** The driver or another run still works on it; the next run polls it. `delayMs`: when that has
-   * ended for sure, if known. `isUsual`: it may take that long. */
+  /** The driver or another run is still working on it; the next run asks again. `delayMs`: after
+   * what time that work has surely ended, if known. `isUsual`: it may take that long. */
   | {
       readonly kind: 'running';
       readonly reason: string;
       readonly delayMs?: number;
       readonly isUsual?: boolean;
     }
-  /** Fails until one of these objects changes: the next run comes within 5 s of that, or after the
-   * longest delay. */
+  /** Fails until one of these objects changes. The next run comes within 5 s of the change, or
+   * after the longest delay. */
   | { readonly kind: 'parked'; readonly reason: string; readonly until?: readonly WaitCondition[] };
 
 /** Ends a run that has begun nothing yet when its worker stops. */
@@ -67,34 +69,31 @@ export const WORKER_STOPPING: Outcome = {
 /* How long a key waits before its next run, by the outcome of its last one, for claims and volumes
  * (deletions) alike:
  *
- *   retry    grows with each failure, from --retry-interval-start to --retry-interval-max, up to a
- *            quarter shorter or longer: on average the wait of upstream, which has no jitter, so
- *            that the driver gets as many calls a day
+ *   retry    grows with each failure from --retry-interval-start to --retry-interval-max, up to a
+ *            quarter shorter or longer. The average is upstream's delay, so that the driver gets as
+ *            many calls a day
  *   later    grows with each such run from 0.5 s to 30 s, full jitter; 0.5 s to 1 s while the
- *            driver's gateway is full; a wait whose end is known takes that long and up to half as
- *            much again, or exactly that long where the end is the key's own
- *   running  grows with each such run from 1 s to 30 s; no longer than until its end where that is
- *            known, and up to half as much again
+ *            driver's gateway is full; with `delayMs` that time and up to half as much again;
+ *            exactly `delayMs` with `isTurn`
+ *   running  grows with each such run from 1 s to 30 s; at most `delayMs` and half as much again
  *   parked   --retry-interval-max, unless its object changes before
  *
- * The 30 s are --retry-interval-max where that is shorter.
- *
- * jobs/start-workers.ts gives all consumers the same Backoff, of --retry-interval-start and
- * --retry-interval-max; one of its own for deletions would be set there. */
+ * --retry-interval-max also limits the 30 s. jobs/start-workers.ts gives all consumers the same
+ * Backoff; a separate one for deletions would be set there. */
 
-/** Short at first, since a run that did not reach the driver cost it nothing. */
+/** Short at first, since these runs cost the driver nothing. */
 const LATER: Backoff = { startMs: 500, maxMs: 30_000 };
 const POLL: Backoff = { startMs: 1_000, maxMs: 30_000 };
 const GATEWAY_FULL_MS = 1_000;
-/** By how much a wait whose end is known is prolonged at most. */
+/** The longest jitter that is added to a wait whose end is known. */
 const LONGEST_EXTRA_MS = 30_000;
 
-/** How long to wait after a failure: as backoffMs says, and up to a quarter less or more, raised to
+/** Computes the delay after a failure: backoffMs, up to a quarter less or more, and at least
  * `minDelayMs`.
  * @param failures failures so far, this one included: 1 for the first
  * @param random  0 <= random < 1
- * @returns       whole milliseconds, 1 or more: BullMQ retries at once on 0 and NaN, and gives up
- *                on -1 */
+ * @returns whole milliseconds, 1 or more: BullMQ retries at once on 0 and NaN, and gives up on -1
+ *   */
 export function retryDelayMs(
   failures: number,
   backoff: Backoff,
@@ -105,13 +104,13 @@ export function retryDelayMs(
   return wholeMs(Math.max(backoffMs(backoff, failures) * jitter, minDelayMs));
 }
 
-/** How long to wait before polling again: in the upper half below a ceiling that grows as
- * retryDelayMs does, so that two polls are never close together. */
+/** Computes the delay before the next poll: in the upper half below a ceiling that grows as in
+ * retryDelayMs, so that two polls are never close together. */
 export function pollDelayMs(polls: number, backoff: Backoff, random: number): number {
   return wholeMs((backoffMs(backoff, polls) * (1 + random)) / 2);
 }
 
-/** How long to wait after a run that counts as no failure.
+/** Computes the delay after a run that counts as no failure.
  * @param runs how many runs in a row, this one included, had this outcome */
 export function requeueDelayMs(
   outcome: Exclude<Outcome, { readonly kind: 'done' | 'retry' }>,
@@ -141,13 +140,13 @@ export function requeueDelayMs(
   }
 }
 
-/** How long to wait for something that ends in `waitMs`, for many keys at once: never less, and up
- * to half as much again, so that they do not all run when it ends. */
+/** Computes the delay for something that ends in `waitMs`: never less, and up to half as much
+ * again, so that the keys that wait for it do not all run at once. */
 function delayBeyondMs(waitMs: number, random: number): number {
   return wholeMs(Math.ceil(waitMs) + Math.min(waitMs / 2, LONGEST_EXTRA_MS) * random);
 }
 
-/** Caps the delay at a timer's longest, since BullMQ would keep a job with Infinity for ever. */
+/** Limits the delay to a timer's longest, since BullMQ would keep a job with Infinity for ever. */
 function wholeMs(ms: number): number {
   return Number.isNaN(ms) ? 1000 : timerMs(Math.max(1, Math.round(ms)));
 }
@@ -157,7 +156,7 @@ export interface TakenJob {
   readonly job: Job;
   /** Token of the job's lock. */
   readonly token: string;
-  /** undefined for a job that this version can't read. */
+  /** Undefined for a job that this version can't read. */
   readonly key: JobKey | undefined;
 }
 
@@ -175,14 +174,14 @@ class CountedFailure extends Error {
   constructor(reason: string, minDelayMs: number) {
     super(reason);
     this.minDelayMs = minDelayMs;
-    // BullMQ stores the stack in the job, and where this is thrown is of no interest.
+    // BullMQ stores the stack in the job; the place of this `throw` is of no interest.
     this.stack = reason;
   }
 }
 
-/** Makes BullMQ do what the outcome of a run asks for, writes the key's status, and logs a failure
- * whose reason is another than before: at once, or if the driver was not reached, when that has
- * lasted for a second. */
+/** Applies the outcome of a run to BullMQ, and writes the key's status. Logs a failure with a new
+ * reason: at once or, if the run did not reach the driver, after the reason has lasted for a
+ * second. */
 export class OutcomeApplier {
   readonly #options: OutcomeApplierOptions;
 
@@ -220,13 +219,13 @@ export class OutcomeApplier {
     throw new DelayedError();
   }
 
-  /** Makes the job waiting again, for any worker to take. */
+  /** Returns the job to the queue, for any worker to take. */
   async returnToWait({ job, token }: TakenJob): Promise<never> {
     await job.moveToWait(token);
     throw new WaitingError();
   }
 
-  /** Sends no command after the job's only run, since nothing is stored then. */
+  /** Sends no command after the job's only run, which has stored nothing. */
   async #clearStatus({ job, key }: TakenJob): Promise<void> {
     const { redis, prefix, driver } = this.#options;
     if (key === undefined || job.attemptsStarted <= 1) return;
@@ -257,9 +256,8 @@ export class OutcomeApplier {
   }
 }
 
-/** How long the reason of an outcome has to last before it is logged. That of a full gateway never
- * is: calls are made as fast as they may be. Nor is a wait for a turn, or for a driver that may
- * take so long. */
+/** How long a reason must last before it is logged. Never logs a full gateway, a wait with
+ * `isTurn`, or a driver that may take that long. */
 function newsAfterMs(outcome: Exclude<Outcome, { readonly kind: 'done' }>): number {
   if (outcome.kind === 'running' && outcome.isUsual === true) return Number.MAX_SAFE_INTEGER;
   if (outcome.kind !== 'later') return 0;

@@ -7,8 +7,7 @@ export interface KeyRequest {
   readonly kind: 'ensure' | 'now' | 'promote';
 }
 
-/** Requests that Redis has not taken yet, one for each key, oldest first. Builds on contract.ts;
- * the producer fills and empties it. */
+/** Requests that Redis has not accepted yet, one for each key, oldest first. */
 export class PendingKeys {
   readonly #requests = new Map<string, KeyRequest>();
 
@@ -19,7 +18,7 @@ export class PendingKeys {
   add({ key, kind }: KeyRequest): void {
     const id = keyId(key);
     const earlierKind = this.#requests.get(id)?.kind ?? kind;
-    // Two different kinds together ask for a job that is not delayed.
+    // Two different kinds together mean `now`.
     this.#requests.set(id, { key, kind: earlierKind === kind ? kind : 'now' });
   }
 

@@ -9,14 +9,15 @@ export function queueName(kind: JobKind, driver: string): string {
   return `${kind}s.${driver.replaceAll(':', '-')}`;
 }
 
-/** What BullMQ's keys of a queue begin with. Scripts of run.ts and work-queue.ts
- * read and write some of them (each says why), everything else goes through BullMQ's API.
+/** The prefix of BullMQ's keys of a queue. Only scripts of run.ts, history.ts and work-queue.ts use
+ * these keys (each says why); other code uses BullMQ's API.
  * @throws UsageError for a prefix that is not allowed */
 export function queueRoot(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:${queue}:`;
 }
 
-/** Hash of the drivers of an installation: the namespace of each one's Lease; queue/queues.ts. */
+/** Hash of the drivers of an installation, with the namespace of each driver's Lease;
+ * queue/queues.ts. */
 export function driversKey(prefix: string): string {
   return `${keyPrefix(prefix)}:drivers`;
 }
@@ -31,7 +32,7 @@ export function waitsKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:waits:${driver}`;
 }
 
-/** Sorted set of the keys at work on volumes of a class; jobs/class-limit.ts. */
+/** Sorted set of the keys with a place in the limit of a class; jobs/class-limit.ts. */
 export function classPlacesKey(prefix: string, queue: string, className: string): string {
   return `${keyPrefix(prefix)}:class:${queue}:${className}`;
 }

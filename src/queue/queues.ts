@@ -5,10 +5,10 @@ import { JOB_KINDS, type JobKind, type KeyUid, workId } from './contract.ts';
 import { driversKey, queueName, queueRoot } from './queue-keys.ts';
 import { endInfeasible } from './status.ts';
 
-// The queues of an installation from outside: of which drivers there are some, what they hold,
-// their limits, and the promotion of a job. All by BullMQ's public interface.
+// The queues of an installation for readers outside a worker: their drivers, contents and limits,
+// and the promotion of a job. All by BullMQ's public interface.
 
-/** Tells the dashboard and the operator's commands of a driver.
+/** Adds a driver to the list that the dashboard and the operator's commands read.
  * @param namespace  of the driver's Lease and its journal */
 export async function registerDriver(
   { redis, prefix, driver }: RedisPlace,
@@ -17,18 +17,18 @@ export async function registerDriver(
   await redis.hset(driversKey(prefix), driver, namespace);
 }
 
-/** The drivers of this installation, each of which an ingest has led, sorted. */
+/** The drivers of this installation that an ingest has led, sorted. */
 export async function listDrivers(redis: Redis, prefix: string): Promise<readonly string[]> {
   return Object.keys(await redis.hgetall(driversKey(prefix))).sort();
 }
 
-/** The namespace of a driver's Lease and its journal, as its leader has told; '' if none has. */
+/** The namespace of a driver's Lease and its journal; '' before the driver had a leader. */
 export async function namespaceOf({ redis, prefix, driver }: RedisPlace): Promise<string> {
   return (await redis.hget(driversKey(prefix), driver)) ?? '';
 }
 
 /** Opens a queue for some calls, and closes it afterwards.
- * @throws what the calls throw, and that Redis can't be reached */
+ * @throws what the calls throw, and if Redis can't be reached */
 export async function useQueue<T>(
   { redis, prefix, driver }: RedisPlace,
   kind: JobKind,
@@ -38,26 +38,26 @@ export async function useQueue<T>(
     connection: redis,
     prefix: keyPrefix(prefix),
     skipMetasUpdate: true,
-    // It would send INFO each time.
+    // The check would send INFO each time.
     skipVersionCheck: true,
   });
-  // The connection reports its errors, and BullMQ would write this one to the console.
+  // The connection reports its errors; BullMQ would write them to the console.
   opened.on('error', () => undefined);
   try {
     return await calls(opened);
   } finally {
-    // Otherwise its listeners stay on the connection.
+    // Removes the queue's listeners from the connection.
     await opened.close();
   }
 }
 
-/** What came of a retry: `running` while a worker runs the job, which may be about to delay it, or
- * has just done so; `waiting` where it was not delayed, or there is none. */
+/** The result of a retry. `running`: a worker runs the job, or has just delayed it. `waiting`: the
+ * job was not delayed, or there is none. */
 export type Retried = 'promoted' | 'running' | 'waiting';
 
-/** Has the jobs of keys run now, whatever they wait for, an infeasible back-off included. Rejects
+/** Makes the jobs of keys run now, whatever they wait for, even in an infeasible back-off. Rejects
  * while Redis can't be reached.
- * @returns what came of each, by UID */
+ * @returns the result of each, by UID */
 export async function retryNow(
   place: RedisPlace,
   keys: readonly KeyUid[],
@@ -77,7 +77,7 @@ export async function retryNow(
 export async function promoteUnlessRunning(queue: Queue, jobId: string): Promise<Retried> {
   if (await promoteJob(queue, jobId)) return 'promoted';
   const state = await queue.getJobState(jobId);
-  // Delayed since it could not be promoted.
+  // A run has delayed the job after the promotion failed.
   return state === 'active' || state === 'delayed' ? 'running' : 'waiting';
 }
 
@@ -97,23 +97,23 @@ export async function promoteJob(queue: Queue, jobId: string): Promise<boolean> 
 /** The job of a key, for people to look at. */
 export interface JobState {
   readonly isActive: boolean;
-  /** How long after its last run the next one comes; undefined: as soon as a worker is free. */
+  /** How long after its last run the next run comes; undefined: as soon as a worker is free. */
   readonly delayMs: number | undefined;
 }
 
-/** The job of a key; undefined: it has none. */
+/** Reads the job of a key; undefined if there is none. */
 export function readJob(place: RedisPlace, key: KeyUid): Promise<JobState | undefined> {
   return useQueue(place, key.kind, async (queue) => {
     const job: Job | undefined = await queue.getJob(workId(key));
     if (job === undefined || job.finishedOn !== undefined) return undefined;
     const isDelayed = await job.isDelayed();
-    // For a moment also one that has just been promoted.
+    // Also true for some milliseconds after a promotion.
     const isActive = !isDelayed && job.processedOn !== undefined;
     return { isActive, delayMs: isDelayed ? job.delay : undefined };
   });
 }
 
-/** The ids of the jobs of a queue that a worker runs, or ran when it died. */
+/** The ids of a queue's active jobs, including those of workers that died. */
 export function activeJobIds(
   { redis, prefix, driver }: RedisPlace,
   kind: JobKind,
@@ -126,7 +126,7 @@ export function countWaiting(place: RedisPlace, kind: JobKind): Promise<number> 
   return useQueue(place, kind, (queue) => queue.getJobCountByTypes('wait', 'prioritized'));
 }
 
-/** What all workers together may do for each queue of a driver; 0 = no limit. */
+/** What all workers together may do for each queue of a driver; 0: no limit. */
 export interface QueueLimits {
   readonly maxInFlight: number;
   readonly maxPerSecond: number;

@@ -9,15 +9,15 @@ import { HISTORY_KEYS, HISTORY_LUA, historyKeys } from './history.ts';
 import { queueRoot } from './queue-keys.ts';
 import { readStatus, type RunStatus } from './status.ts';
 
-/* What a job knows of the calls of its runs (docs/leak-proof.md). Two fields of its hash, beside
- * BullMQ's:
+/* What a job stores about the calls of its runs (docs/leak-proof.md), in two fields of its hash
+ * beside BullMQ's:
  *
- * until   the time, by Redis' clock in Unix ms, until which calls of earlier runs may be at work in
- *         the driver. Absent: no call was ever begun. Past: begun, and over. Future: in doubt.
- * place   the topology that the first call asked for, so that later ones ask for the same */
+ * until the time, by Redis' clock in Unix ms, until which calls of earlier runs may be at work in
+ * the driver. Absent: no call was begun. Past: a call was begun and is over. Future: in doubt.
+ * place the topology that the first call asked for, so that later calls ask for the same */
 
-/** Lua: the locals `untilMs` (nil: no call was begun) and `place`, from the job or, before its
- * first call, from what the leader gave it. */
+/** Lua: the locals `untilMs` (nil: no call was begun) and `place`, from the job's hash. Before the
+ * job's first call `untilMs` is what the leader put into the job. */
 const JOB_LUA = `
 local stored, place = unpack(redis.call('HMGET', job, 'until', 'place'))
 local untilMs = tonumber(stored or given)
@@ -60,8 +60,8 @@ return {'ok'}
 
 /** What earlier runs of a job have begun. */
 export interface Begun {
-  /** How long calls of earlier runs may still be at work in the driver: 0 or less: they are over.
-   * Undefined: no call was ever begun. */
+  /** How long calls of earlier runs may still be at work in the driver; 0 or less: they are over.
+   * Undefined: no call was begun. */
   readonly leftMs: number | undefined;
   /** The topology that the first call asked for, as JSON; '' for none. */
   readonly place: string;
@@ -70,42 +70,42 @@ export interface Begun {
 /** No call was begun. */
 const NOTHING_BEGUN: Begun = { leftMs: undefined, place: '' };
 
-/** How marking a job before a call has ended. */
+/** The result of marking a job before a call. */
 export type Marked =
-  /** The job is another history's, or another run has it by now. */
+  /** The job is of another history, or another worker has its lock. */
   | { readonly kind: 'other-history' | 'lock-lost' }
-  /** Calls of another gateway of the driver may be under way for so long. */
+  /** Calls through another gateway of the driver may be under way for `waitMs`. */
   | { readonly kind: 'wait'; readonly waitMs: number }
   | {
       readonly kind: 'marked';
-      /** As before this mark. */
+      /** The value right before this mark. */
       readonly leftMs: number | undefined;
       /** The gateway that the leader has named; '' if none. */
       readonly endpoint: string;
       readonly history: string;
-      /** M3: takes the mark back, since the call can have left nothing.
-       * @param dropsPlace  nothing can exist, so the next call may ask for another topology */
+      /** M3: takes the mark back, since the call can't have created anything.
+       * @param dropsPlace  no volume can exist, so the next call may ask for another topology */
       readonly undo: (dropsPlace: boolean) => Promise<void>;
     };
 
 /** What a run is given besides its key. */
 export interface Run {
-  /** Aborted on shutdown, or when the lock of this job is lost: then start no more calls. It must
-   * not cancel a call that was sent. */
+  /** Aborted at shutdown, or when the run loses the job's lock. Then the run starts no more calls;
+   * it must not cancel a call that was sent. */
   readonly signal: AbortSignal;
-  /** When the job was added, Unix ms: some moments after the object needed it. */
+  /** When the job was added, Unix ms; that is some milliseconds after the object needed it. */
   readonly queuedMs: number;
   /** How many runs the job has had, this one included. */
   readonly count: number;
   /** What the job says besides its key. */
   readonly facts: JobFacts;
-  /** How the key's last run ended; undefined when it ended with `done`, or when nothing is stored.
-   * Sends a command, once at most, so call it only to report a reason. Never rejects. */
+  /** How the key's last run ended; undefined if it ended with `done`, or if nothing is stored.
+   * Sends one command at most, so call it only to report a reason. Never rejects. */
   readonly lastStatus: () => Promise<RunStatus | undefined>;
-  /** What earlier runs have begun. Sends no command in the first run of a job that knows of no
-   * calls. Rejects while Redis does not answer. */
+  /** Reads what earlier runs have begun. Sends no command in a job's first run if there were no
+   * earlier calls. Rejects while Redis does not answer. */
   readonly begun: () => Promise<Begun>;
-  /** M1: marks the job right before a call, for doubtMs from now on. Rejects while Redis does not
+  /** M1: marks the job right before a call, for doubtMs from now. Rejects while Redis does not
    * answer.
    * @param planned  the topology that the call asks for, as JSON; '' for none */
   readonly mark: (doubtMs: number, planned: string) => Promise<Marked>;
@@ -165,7 +165,7 @@ function leftOf(until: string, nowMs: number): number | undefined {
   return until === '' ? undefined : Number(until) - nowMs;
 }
 
-/** For people: how long calls of each job may still be at work in the driver; see Begun. */
+/** Reads for people how long calls of each job may still be at work in the driver; see Begun. */
 export async function showDoubts(
   { redis, prefix }: Pick<RedisPlace, 'redis' | 'prefix'>,
   queue: string,

@@ -6,8 +6,8 @@ import { statusKey, waitsKey } from './queue-keys.ts';
 import type { Outcome } from './outcome.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 
-/** Why a key waits. The consumer writes it when a run ends otherwise than with `done`, and removes
- * it when one ends so; it expires after a day without a run. */
+/** Why a key waits. The consumer writes it after each run that is not `done`, and deletes it after
+ * a run that is. Expires after a day without a run. */
 export interface RunStatus {
   readonly outcome: Exclude<Outcome['kind'], 'done'>;
   /** How many runs in a row had this outcome. */
@@ -15,24 +15,24 @@ export interface RunStatus {
   /** How many runs in a row ended for this reason, apart from its numbers. */
   readonly alike: number;
   readonly reason: string;
-  /** Unix time of the last run's end. */
+  /** When the last run ended, Unix ms. */
   readonly atMs: number;
-  /** Unix time of the first run since the key was last done, or had no status. */
+  /** When the first run ended since the key was last `done` or had no status, Unix ms. */
   readonly firstMs: number;
   readonly runs: number;
-  /** What the key waits for; empty if no object ends its wait. */
+  /** The objects that the key waits for; empty if no object ends its wait. */
   readonly until: readonly WaitCondition[];
-  /** Unix time of the first run in a row that ended for this reason, apart from its numbers. */
+  /** When the first run in a row ended for this reason, apart from its numbers, Unix ms. */
   readonly sinceMs: number;
-  /** Whether the reason was told as news. */
+  /** Whether the reason has been logged. */
   readonly isTold: boolean;
   readonly infeasible?: InfeasibleBackoff | undefined;
 }
 
-/** A delay that no edit ends while the key asks for the same scope. */
+/** A delay that no edit ends while the scope (the class's UID) stays the same. */
 export interface InfeasibleBackoff {
   readonly scope: string;
-  /** Unix time. */
+  /** Unix ms. */
   readonly untilMs: number;
 }
 
@@ -44,9 +44,10 @@ export interface StatusPlace extends DriverPlace {
 }
 
 /** Writes why a key waits, and for which versions of which objects. A stored back-off stays until
- * another replaces it, also when it is over.
- * @returns how many runs in a row, this one included, had the same outcome, and whether the reason
- *          is another than before, apart from its numbers, for `newsAfterMs` now: true once */
+ * another replaces it, even after its end.
+ * @returns `count`: how many runs in a row, this one included, had the same outcome. `isNews`: the
+ *   reason differs from the one before (apart from its numbers) and has lasted for `newsAfterMs`;
+ *   true once */
 export async function writeStatus(
   redis: Redis,
   place: StatusPlace & { readonly key: JobKey },
@@ -88,12 +89,12 @@ function afterRun(
   };
 }
 
-/** Numbers, as of free bytes, may differ in each run that fails for the same reason. */
+/** Numbers, for example free bytes, may differ in each run that fails for the same reason. */
 function withoutNumbers(reason: string): string {
   return reason.replaceAll(/\d+/g, '0');
 }
 
-/** Deletes why a key waited, and for what. */
+/** Deletes the status of a key. */
 export async function clearStatus(redis: Redis, place: StatusPlace): Promise<void> {
   const { status, waits } = keysOf(place);
   await Promise.all([redis.hdel(waits, keyId(place.key)), redis.del(status)]);
@@ -111,7 +112,7 @@ function keysOf({ prefix, driver, key }: StatusPlace) {
   return { status: statusKey(prefix, driver, key.uid), waits: waitsKey(prefix, driver) };
 }
 
-/** The keys that wait for objects, and for which. */
+/** Reads the keys that wait for objects, with those objects. */
 export async function readWaiting({
   redis,
   prefix,
@@ -127,12 +128,12 @@ export async function readWaiting({
   return keys.map((key) => ({ key, until: statuses.get(key.uid)?.until ?? [] }));
 }
 
-/** Why a key waits; undefined when nothing is stored. */
+/** Reads why a key waits; undefined if nothing is stored. */
 export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunStatus | undefined> {
   return parseStatus(await redis.get(keysOf(place).status));
 }
 
-/** Why many keys of a driver wait, by UID. */
+/** Reads why many keys of a driver wait, by UID. */
 export async function readStatuses(
   redis: Redis,
   { prefix, driver }: DriverPlace,
@@ -149,7 +150,7 @@ export async function readStatuses(
 
 function parseStatus(text: string | null): RunStatus | undefined {
   const status = text === null ? undefined : parseJson(text);
-  // Nothing else writes it; one of another version may lack a field.
+  // Only sutler writes it, but another version may have left out a field.
   return isFields(status) && typeof status['reason'] === 'string' && Array.isArray(status['until'])
     ? (status as unknown as RunStatus)
     : undefined;

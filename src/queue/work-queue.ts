@@ -14,43 +14,42 @@ import { queueName, queueRoot } from './queue-keys.ts';
 import { promoteJob } from './queues.ts';
 import { workqueueMetrics } from './workqueue-metrics.ts';
 
-/* Jobs as the leader adds them, and takes what is finished. The id of a job is the UID of its
- * object, so there is one at most; that of a deletion is the claim's, so that it and the creation
- * are never there together. Scripts of ours look at BullMQ's keys where its interface has no call
- * that does so in one step with a look at the leader's term and at the history
- * (docs/leak-proof.md, J2 and J4). */
+/* Adds jobs for the leader, and removes finished ones. The id of a job is the claim's UID, also for
+ * the deletion of the claim's volume, so that a creation and a deletion never have jobs at the same
+ * time. Our scripts use BullMQ's keys where BullMQ has no call that also checks the leader's term
+ * and the history in one step (docs/leak-proof.md, J2 and J4). */
 
-/** Who leads, and which life of Redis' data it knows. */
+/** The leader's term, and the history of Redis' data that the leader knows. */
 export interface Leading {
   readonly term: Term;
   readonly history: string;
 }
 
-/** Thrown where another process leads by now, or Redis has lost its data: begin again (J3). */
+/** Another process leads, or Redis has lost its data: begin again (J3). */
 export class LeadershipOutdated extends Error {
   override readonly name = 'LeadershipOutdated';
 
   constructor() {
-    super('another process leads, or Redis has lost its data: what is pending is looked at again');
+    super('another process leads, or Redis has lost its data: the leader looks at all keys again');
   }
 }
 
-/** A job that is asked for. */
+/** A request for a job. */
 export interface WorkRequest {
   readonly key: KeyToQueue;
-  /** A job that is delayed has to run now. */
+  /** End the delay of a delayed job. */
   readonly isNow: boolean;
   /** Of a claim; see JobFacts. */
   readonly journal?: string | undefined;
-  /** Calls of earlier jobs may be at work for so long. */
+  /** How long calls of earlier jobs may be at work. */
   readonly doubtMs?: number | undefined;
 }
 
 /** What there was for a request. `active`: a run of the job is under way. `elsewhere`: the claim's
- * UID has a job in the other queue, and gets none here before that is gone. */
+ * UID has a job in the other queue; this queue gets a job only after that one is removed. */
 export type WorkState = 'added' | 'waiting' | 'delayed' | 'active' | 'finished' | 'elsewhere';
 
-/** Lua: ends the script unless this leader's term and history are the present ones. */
+/** Lua: ends the script if another term or history is stored. */
 const LEADING_LUA = `${HISTORY_LUA}
 if redis.call('GET', term) ~= termOfOurs or history ~= known or not isOfHistory then
   return {'outdated'}
@@ -58,8 +57,8 @@ end
 `;
 
 /** Answers for each job id one of `absent`, `waiting`, `delayed`, `active`, `finished`,
- * `elsewhere`. A job that is in no list, as after data was deleted by hand, would never run: it is
- * absent from then on. */
+ * `elsewhere`. Deletes a job that is in no list (after somebody deleted data by hand), since it
+ * would never run; it is `absent`. */
 const lookScript = defineNamedScript({
   keys: [...HISTORY_KEYS, 'root', 'otherRoot'],
   args: { termOfOurs: 'text', known: 'text', ids: 'text' },
@@ -86,7 +85,8 @@ return {'states', 'states', states, 'nowMs', string.format('%.0f', now)}
 `,
 });
 
-/** The ids of the finished jobs with their data, and what operators asked to forget. */
+/** Returns the ids and data of the finished jobs, and the claims whose entries operators asked to
+ * forget. */
 const finishedScript = defineNamedScript({
   keys: [...HISTORY_KEYS, 'root', 'forget'],
   args: { termOfOurs: 'text', known: 'text', most: 'number' },
@@ -97,7 +97,7 @@ return {'finished', 'ids', ids, 'datas', datas, 'forgotten', redis.call('HKEYS',
 `,
 });
 
-/** Removes jobs that are finished, and with `isForced` those that are not. */
+/** Removes finished jobs, and with `isForced` unfinished ones. */
 const removeScript = defineNamedScript({
   keys: [...HISTORY_KEYS, 'root', 'forget'],
   args: { termOfOurs: 'text', known: 'text', ids: 'text', isForced: 'flag' },
@@ -123,28 +123,28 @@ export function forgetKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:forget:${driver}`;
 }
 
-/** The kind of which there is no job while there is one of this UID. */
+/** The kind that has no job while this kind has a job of the same UID. */
 const OTHER_KIND: Readonly<Record<JobKind, JobKind>> = {
   claim: 'volume',
   volume: 'claim',
 };
 
-/** Finished jobs that one look finds at most. */
+/** The most finished jobs that one call returns. */
 const MOST_FINISHED = 5_000;
 const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5_000;
 
 export interface WorkQueueOptions extends DriverPlace {
-  /** A connection that nothing else uses: adding watches a key until its transaction ends. */
+  /** A connection of its own, because adding watches a key until its transaction ends. */
   readonly link: RedisLink;
-  /** Requests that Redis has not taken yet. */
+  /** Number of requests that Redis has not accepted yet. */
   readonly dirty: () => number;
   readonly log: Logger;
   readonly metrics: Registry;
 }
 
-/** The queues of one driver, for the leader. Calls must not overlap: each
- * waits for the one before. Rejects while Redis does not answer. */
+/** The queues of one driver, for the leader. Runs one call at a time. Rejects while Redis does not
+ * answer. */
 export class WorkQueue {
   readonly #options: WorkQueueOptions;
   readonly #place: RedisPlace;
@@ -175,7 +175,7 @@ export class WorkQueue {
     this.#metrics.rejected.inc({ driver: this.#options.driver });
   }
 
-  /** Redis' data was lost. */
+  /** Counts a loss of Redis' data, and closes the queues. */
   emptied(): void {
     this.#metrics.emptied.inc({ driver: this.#options.driver });
     void this.#inTurn(() => this.#closeQueues());
@@ -192,9 +192,9 @@ export class WorkQueue {
     return this.#inTurn(() => this.#add(kind, requests, leading));
   }
 
-  /** J2: the ids of the finished jobs, and the claims whose entries operators asked to forget.
-   * @returns `idle`: finished jobs that have called nothing, since no worker of this version can
-   *   have read them, or they only selected a node
+  /** J2: finds the finished jobs, and the claims whose entries operators asked to forget.
+   * @returns `idle`: finished jobs that have called nothing: no worker of this version could read
+   *   them, or they only selected a node
    * @throws LeadershipOutdated */
   finished(
     kind: JobKind,
@@ -216,7 +216,7 @@ export class WorkQueue {
   }
 
   /** Removes finished jobs, so that their ids are free.
-   * @param isForced  also where they are not finished
+   * @param isForced  also removes unfinished ones
    * @throws LeadershipOutdated */
   remove(kind: JobKind, ids: readonly string[], leading: Leading, isForced = false): Promise<void> {
     if (ids.length === 0) return Promise.resolve();
@@ -247,7 +247,7 @@ export class WorkQueue {
     await Promise.allSettled(opened.map((each) => each.close()));
   }
 
-  /** One call at a time, so that the watch of a key lasts until its own transaction. */
+  /** Runs one call at a time, so that a transaction has only the watches of its own call. */
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
     const next = this.#turn.then(work, work);
     this.#turn = next.catch(() => undefined);
@@ -287,7 +287,7 @@ export class WorkQueue {
     return found.map((state) => (state === 'absent' ? 'added' : (state as WorkState)));
   }
 
-  /** BullMQ's transaction: it adds nothing if a watched key has changed. */
+  /** Adds jobs in BullMQ's transaction, which adds nothing if a watched key has changed. */
   async #addMissing(
     kind: JobKind,
     missing: readonly WorkRequest[],
@@ -311,12 +311,12 @@ export class WorkQueue {
         backoff: { type: 'custom' },
         stackTraceLimit: 2,
         keepLogs: 50,
-        // Others have no namespace to be fair to: they run in order of arrival.
+        // Volumes have no namespace to be fair to: they run in order of arrival.
         ...(kind === 'claim' ? { priority: this.#fairness.next(key.namespace) } : {}),
       },
     }));
     const added = (await this.#flow.addBulk(flows)) as readonly unknown[] | undefined;
-    // BullMQ adds nothing, and says nothing, while it closes.
+    // While BullMQ closes, it adds nothing and reports no error.
     if (added?.length !== flows.length) throw new LeadershipOutdated();
   }
 
@@ -332,8 +332,8 @@ export class WorkQueue {
     }
   }
 
-  /** For BullMQ. A check of the version that Redis did not answer would fail again for ever, and
-   * checkSettings tells people of the version. */
+  /** BullMQ's settings. Without its check of Redis' version, which fails for ever if Redis did not
+   * answer once; checkSettings reports an old version. */
   get #settings() {
     const { redis: connection, prefix } = this.#place;
     return { connection, prefix: keyPrefix(prefix), skipVersionCheck: true };
@@ -367,10 +367,10 @@ export class WorkQueue {
   }
 }
 
-/** Makes transactions on this connection reject where Redis has not run them, or has refused a
- * command of theirs: BullMQ's addBulk passes over both. */
+/** Makes transactions on this connection reject if Redis has not run them, or has refused one of
+ * their commands. BullMQ's addBulk ignores both. */
 function checkTransactions(redis: RedisLink['redis']): void {
-  // A transaction that waits for another connection would have lost the keys that it watches.
+  // A transaction that waits for a new connection would have lost its watched keys.
   redis.once('ready', () => (redis.options.enableOfflineQueue = false));
   const multi = redis.multi.bind(redis);
   redis.multi = ((options?: { pipeline: true }) => {
@@ -382,8 +382,8 @@ function checkTransactions(redis: RedisLink['redis']): void {
       });
       const error = results === null ? new LeadershipOutdated() : firstError(results);
       if (error === undefined) return results;
-      // ioredis sends the text of a script once for each connection. Redis does not know it if it
-      // did not run that transaction, so that it needs another connection.
+      // ioredis sends the text of a script once for each connection. If that transaction failed,
+      // Redis does not know the script, so ioredis needs a new connection.
       if (results === null || error.message.includes('NOSCRIPT')) redis.disconnect(true);
       throw error;
     };
@@ -391,7 +391,7 @@ function checkTransactions(redis: RedisLink['redis']): void {
   }) as typeof redis.multi;
 }
 
-/** Redis names what it refused before it discards a transaction. */
+/** The command that Redis refused before it discarded the transaction. */
 function firstCause(error: unknown): unknown {
   const { previousErrors } = error as { readonly previousErrors?: readonly unknown[] };
   return previousErrors?.[0] ?? error;

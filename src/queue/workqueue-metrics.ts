@@ -2,16 +2,16 @@ import { metricsIn, type Registry } from '../runtime/metrics.ts';
 import type { JobKind } from './contract.ts';
 
 const NAME = ['name'] as const;
-/** Client-go's: from 10 ns, each ten times the one before. */
+/** Client-go's buckets: from 10 ns, each ten times the one before. */
 const SECONDS = Array.from({ length: 10 }, (_, k) => Number(`1e${k - 8}`));
 const TIMES = { labelNames: NAME, buckets: SECONDS };
 
-/** The metrics that client-go has of external-provisioner's work queues, under the names of its
- * queues: `claims` and `volumes`. Those of one registry share them. */
+/** Client-go's metrics of external-provisioner's work queues, under the names of its queues,
+ * `claims` and `volumes`. All users of a registry share them. */
 export function workqueueMetrics(registry: Registry, kind: JobKind) {
   const { counter, histogram, sum } = metricsIn(registry);
   const labels = { name: `${kind}s` };
-  const adds = counter('workqueue_adds_total', 'Jobs that Redis took.', NAME);
+  const adds = counter('workqueue_adds_total', 'Jobs that Redis accepted.', NAME);
   const retries = counter('workqueue_retries_total', 'Runs after which the key waits.', NAME);
   const queueSeconds = histogram(
     'workqueue_queue_duration_seconds',

@@ -4,7 +4,7 @@ import { messageOf } from '../runtime/error-message.ts';
 import { type FlagSpec, parseValue } from '../runtime/flags.ts';
 import { shorten } from '../runtime/printable.ts';
 
-/** What the annotations of a class say; undefined where one is absent or can't be read. */
+/** The values of a class's annotations; undefined for one that is absent or can't be read. */
 export interface ClassSettings {
   readonly maxInFlight: number | undefined;
   readonly creationTimeoutMs: number | undefined;
@@ -23,11 +23,10 @@ const SPECS = {
   },
 } as const satisfies Readonly<Record<string, { spec: FlagSpec; form: string }>>;
 
-/** Longer values are none, and are not shown whole. */
+/** Longer values are invalid, and messages cut them. */
 const MAX_VALUE_LENGTH = 60;
 
-/** Reads the annotations of a class by which its administrator limits what is asked of the driver.
- */
+/** Reads the annotations by which an administrator limits the calls for a class. */
 export function readClassSettings(cls: Class | undefined): ClassSettings {
   const unreadable: string[] = [];
   const read = (name: keyof typeof SPECS): number | undefined => {

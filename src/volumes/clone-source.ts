@@ -32,7 +32,7 @@ export async function cloneSource(api: ObjectApi, input: ContentInput): Promise<
   checkSize(source, input.requestedBytes);
   const volumeName = source.spec.volumeName ?? '';
   if (volumeName === '') throw refuse(source, `volume name is empty in source PVC ${name}`);
-  // As in upstream, the user's message does not say why; the error's cause does.
+  // As in upstream, the user's message does not give the reason; the error's cause does.
   const reading = alsoWaitFor(claims, source, readSourceVolume(api, volumeName, source, cls));
   const volume = await rewordRefusal(reading, () => 'claim in dataSource not bound or invalid');
   checkMode(source, volume.mode, claim);

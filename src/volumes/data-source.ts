@@ -29,8 +29,8 @@ export interface SourceRef {
   readonly namespace: string;
   /** Whether the driver's answer must name a content source. */
   readonly isEchoed: boolean;
-  /** Whether the claim's own run removes our finalizer from the snapshot once the PV is stored;
-   * otherwise the leader's sweep does. */
+  /** Whether the claim's run removes our finalizer from the snapshot after it has written the PV;
+   * otherwise the leader's sweep removes it. */
   readonly isReleased: boolean;
 }
 
@@ -51,7 +51,7 @@ export interface ContentSource {
   readonly resource: Resource;
   /** The snapshot or the source claim, as read. */
   readonly object: KubeObject;
-  /** Our finalizer, which keeps the object while the driver reads from its volume. */
+  /** Our finalizer, which keeps the object while the driver reads its volume. */
   readonly finalizer: string;
 }
 
@@ -102,7 +102,7 @@ async function checkGrants(
   claimName: string,
 ): Promise<void> {
   const { kind, name, namespace } = source;
-  // The API server takes an empty namespace for all namespaces; no grant is in an empty one.
+  // An empty namespace means all namespaces to the API server; no grant is in an empty one.
   const grants = namespace === '' ? [] : await listGrants(api, namespace);
   if (isGranted(grants, source, claimNamespace)) return;
   throw new RefusedError(
@@ -111,7 +111,7 @@ async function checkGrants(
   );
 }
 
-/** The versions in which a server may serve ReferenceGrants; what we read is the same in both. */
+/** The versions of ReferenceGrant that a server may have; the fields that we read are equal. */
 const GRANT_VERSIONS = ['v1', 'v1beta1'];
 
 async function listGrants(api: ObjectApi, namespace: string): Promise<readonly ReferenceGrant[]> {
@@ -121,7 +121,7 @@ async function listGrants(api: ObjectApi, namespace: string): Promise<readonly R
       return (await api.list<ReferenceGrant>(resource, { namespace })).items;
     } catch (error) {
       const begin = `error getting ReferenceGrants in ${namespace} namespace from api server: `;
-      // A kind that the server does not know has no objects.
+      // A kind that the server does not serve has no objects.
       if (!isAboutUnknownKind(error)) throw toRefusal(error, begin);
     }
   return [];
@@ -141,8 +141,9 @@ export function kindOf(source: SourceRef, claimName: string): SourceKind {
   );
 }
 
-/** Adds our finalizer to the source, which keeps it while the driver reads from it. A snapshot that
- * sutler may not change is used without one. Upstream: setCloneFinalizer, setSnapshotFinalizer.
+/** Adds our finalizer to the source, which keeps it while the driver reads its volume. Without the
+ * right to change a snapshot, sutler uses it without the finalizer. Upstream: setCloneFinalizer,
+ * setSnapshotFinalizer.
  * @throws RefusedError with the server's message */
 export async function addSourceFinalizer(
   api: ObjectApi,
@@ -157,7 +158,7 @@ export async function addSourceFinalizer(
 }
 
 /** Parses a size in a source object.
- * @param field where the object has it, for the message
+ * @param field  the field of the size, for the message
  * @throws RefusedError for a text that is no quantity */
 export function parseSourceBytes(
   resource: Resource,
@@ -198,8 +199,8 @@ export function isGranted(
   );
 }
 
-/* Which claims still read from a snapshot or from another claim. That decides when our finalizers
- * on sources are removed. Upstream: external-provisioner pkg/controller/clone_controller.go and
+/* Which claims still need a snapshot or another claim. This decides when our finalizers on sources
+ * are removed. Upstream: external-provisioner pkg/controller/clone_controller.go and
  * pkg/controller/snapshot_finalizer_controller.go. */
 
 /** Whether a claim still waits for its volume. A claim without a phase is new. */

@@ -27,12 +27,12 @@ import {
 import { handleOf } from './handles.ts';
 import { secretRef, type SecretRef } from './secret-ref.ts';
 
-/** What has to be done about a volume now. */
+/** What to do about a volume now. */
 export type VolumeVerdict =
   | { readonly kind: 'ignore'; readonly reason: string }
   | { readonly kind: 'add-finalizer' | 'remove-finalizer' | 'delete' };
 
-/** Whether a volume is this driver's, and what has to be done about it. Upstream:
+/** Decides whether a volume is this driver's, and what to do about it. Upstream:
  * sig-storage-lib-external-provisioner controller/controller.go syncVolume. */
 export function shouldDelete(volume: Volume, driver: DriverNames): VolumeVerdict {
   const notOurs = whyNotOurs(volume, driver);
@@ -55,7 +55,7 @@ function whyNotOurs(volume: Volume, driver: DriverNames): string | undefined {
   return isKnownAs(driver, owner) ? undefined : `volume of ${owner ?? 'no CSI driver'}`;
 }
 
-/** Whether our finalizer has to be added or removed. Upstream: handleProtectionFinalizer. */
+/** Decides whether to add or remove our finalizer. Upstream: handleProtectionFinalizer. */
 function judgeFinalizer(volume: Volume): 'add-finalizer' | 'remove-finalizer' | undefined {
   const policy = volume.spec.persistentVolumeReclaimPolicy;
   const isKept = policy === 'Retain' || policy === 'Recycle';
@@ -64,7 +64,7 @@ function judgeFinalizer(volume: Volume): 'add-finalizer' | 'remove-finalizer' | 
   return policy === 'Delete' && isInUse ? 'add-finalizer' : undefined;
 }
 
-/** Why a volume is not to be deleted in the driver now, or undefined. Upstream: shouldDelete. */
+/** Why not to delete a volume in the driver now, or undefined. Upstream: shouldDelete. */
 function whyNotDeleted(volume: Volume): string | undefined {
   const policy = volume.spec.persistentVolumeReclaimPolicy;
   if (policy !== 'Delete') return `reclaim policy is ${policy ?? 'not set'}`;

@@ -1,11 +1,11 @@
 import type { FeatureGates } from './flags.ts';
 
-/** The driver's name, and that of the in-tree plug-in that it replaced, if any. */
+/** The driver's name, and the name of the in-tree plug-in that it replaced, if any. */
 export interface DriverNames {
   readonly name: string;
   readonly inTreeName?: string | undefined;
-  /** The only node that this process serves; other nodes have processes of their own. Undefined
-   * where it serves all. */
+  /** The only node that this process serves; other nodes have their own processes. Undefined if it
+   * serves all nodes. */
   readonly ownNode?: string | undefined;
 }
 

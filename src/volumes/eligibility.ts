@@ -6,12 +6,12 @@ import { type DriverNames, isKnownAs } from './driver-facts.ts';
 
 export type ClaimVerdict =
   | { readonly kind: 'provision'; readonly cls: Class }
-  /** The claim is not this driver's, or nothing is to be done yet. */
+  /** The claim is not this driver's, or it is too early. */
   | { readonly kind: 'ignore'; readonly reason: string }
   | { readonly kind: 'no-class'; readonly className: string };
 
-/** Whether this driver has to provision the claim now. A terminating claim is provisioned, as in
- * upstream. Upstream: sig-storage-lib-external-provisioner controller/controller.go
+/** Decides whether this driver has to provision the claim now. As in upstream, a terminating claim
+ * is provisioned. Upstream: sig-storage-lib-external-provisioner controller/controller.go
  * shouldProvision, and external-provisioner pkg/controller/controller.go ShouldProvision. */
 export function shouldProvision(
   claim: Claim,
@@ -42,8 +42,8 @@ function whyNotOurs(claim: Claim, driver: DriverNames): string | undefined {
     : `the claim is for provisioner ${provisioner}`;
 }
 
-/** Whether the claim waits for its volume, and does not show that anything was begun for it. What
- * was true of such a claim a moment ago is enough to begin. */
+/** Whether the claim waits for its volume and shows no trace of an earlier creation. A slightly old
+ * copy of such a claim is good enough to begin. */
 export function isNew(claim: Claim): boolean {
   const { metadata, spec } = claim;
   return (
@@ -54,22 +54,21 @@ export function isNew(claim: Claim): boolean {
   );
 }
 
-/** Of whom the volume controller has asked a volume for the claim. */
+/** The provisioner that the volume controller has asked for the claim's volume. */
 export function provisionerOf({ metadata: { annotations } }: Claim): string | undefined {
   return annotations?.[keys.STORAGE_PROVISIONER] ?? annotations?.[keys.BETA_STORAGE_PROVISIONER];
 }
 
-/** Why a claim is another process's, which serves the node that is selected for it; undefined for
- * one of the own node and for one without a node. */
+/** Why a claim belongs to the process of another node; undefined if its node is this process's, or
+ * none is selected. */
 export function whyOfOtherNode(claim: Claim, { ownNode }: DriverNames): string | undefined {
   const node = selectedNodeOf(claim);
   return ownNode === undefined || node === '' || node === ownNode
     ? undefined
-    : `node ${node} is selected for the claim, and this process serves ${ownNode} alone`;
+    : `node ${node} is selected for the claim; this process serves only ${ownNode}`;
 }
 
-/** Whether the class leaves it to the first pod on which node the volume is made, and the scheduler
- * has selected none yet. */
+/** Whether the class waits for the first pod, and the scheduler has selected no node yet. */
 export function waitsForPod(claim: Claim, { volumeBindingMode }: Class): boolean {
   const selectedNode = claim.metadata.annotations?.[keys.SELECTED_NODE] ?? '';
   return volumeBindingMode === 'WaitForFirstConsumer' && selectedNode === '';
@@ -91,7 +90,7 @@ export function selectedNodeOf(claim: Claim): string {
   return annotations[keys.SELECTED_NODE] ?? annotations[keys.ALPHA_SELECTED_NODE] ?? '';
 }
 
-/** The class that a claim asks for: the beta annotation, if present, before the field. */
+/** The class that a claim asks for: the beta annotation if present, else the field. */
 export function classNameOf(claim: Claim): string {
   return claim.metadata.annotations?.[keys.BETA_STORAGE_CLASS] ?? claim.spec.storageClassName ?? '';
 }

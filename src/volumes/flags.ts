@@ -47,8 +47,8 @@ export const provisioningFlags = perDriver({
     type: 'bool',
     default: false,
     help:
-      'For a claim with a selected node, asks the driver only for that node’s part of the ' +
-      'cluster, instead of preferring it.',
+      'For a claim with a selected node, allows the driver only that node’s part of the cluster. ' +
+      'false: that part is only preferred.',
     upstream: 'same',
   },
   'immediate-topology': {
@@ -85,8 +85,8 @@ const GATE_STAGES = {
   ReleaseLeaderElectionOnExit: 'alpha',
 } as const;
 
-/** Gates that upstream has removed since what they switched on became its only behaviour, which is
- * ours too. Manifests of drivers still set them. */
+/** Gates that upstream has removed, because they are always on; so they are in sutler. Manifests of
+ * drivers still set them. */
 const RETIRED_GATES = new Set(['HonorPVReclaimPolicy']);
 
 /** Whether each gate is on. */

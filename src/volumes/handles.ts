@@ -4,7 +4,7 @@ import type { SourceField, VolumeParts } from '../migration/in-tree-plugin.ts';
 import { findInTreeSource, isInTreeVolume, toCsiVolume } from '../migration/plugins.ts';
 
 /** The driver of a PV, stored in either form, and the handle for calls to it. The handle of an
- * in-tree PV depends on labels and annotations too, so it does not identify the volume; identityOf
+ * in-tree PV also depends on labels and annotations, so it does not identify the volume; identityOf
  * does. Upstream: external-provisioner pkg/controller/controller.go Delete.
  * @returns undefined for a PV of no CSI driver
  * @throws RefusedError for an in-tree source without a CSI form */
@@ -15,7 +15,7 @@ export function handleOf(
   return csi === undefined ? undefined : { driver: csi.driver, handle: csi.volumeHandle };
 }
 
-/** What tells a PV's volume from all others of its driver. */
+/** Identifies a PV's volume among all volumes of its driver. */
 export interface VolumeIdentity {
   readonly driver: string;
   readonly id: string;
@@ -38,8 +38,8 @@ export function identityOf(volume: VolumeParts): VolumeIdentity | undefined {
 }
 
 /** Whether two PVs may stand for one volume, so that deleting one would delete the other's data.
- * Names of GCE disks are unique only within a zone: if both PVs state zones and share none, they
- * stand for different disks, since a deletion goes to the zone of its own PV. */
+ * Names of GCE disks are unique only within a zone, and a deletion goes to the zone of its own PV:
+ * if both PVs have zones and share none, their disks differ. */
 export function mayBeSame(a: VolumeParts, b: VolumeParts): boolean {
   const one = identityOf(a);
   const other = identityOf(b);
@@ -50,8 +50,8 @@ export function mayBeSame(a: VolumeParts, b: VolumeParts): boolean {
   return zones.some((zone) => otherZones.includes(zone));
 }
 
-/** Whether two PVs certainly stand for one volume: not if they are stored in different forms, or
- * name no volume. */
+/** Whether two PVs certainly stand for one volume. Never true for PVs in different forms, or
+ * without a volume. */
 export function isSameVolume(a: VolumeParts, b: VolumeParts): boolean {
   const one = identityOf(a);
   const other = identityOf(b);
@@ -59,8 +59,8 @@ export function isSameVolume(a: VolumeParts, b: VolumeParts): boolean {
   return one.id === other.id && one.form === other.form;
 }
 
-/** A number in place of a PV's volume: 48 bits of a hash. Among 100,000 volumes two have the same
- * by chance once in 50,000 times, so equal numbers mean that the PVs must be compared. */
+/** 48 bits of a hash of a PV's volume. Among 100,000 volumes two have the same number by chance in
+ * one of 50,000 cases, so equal numbers mean: compare the PVs. */
 export function handleHash({ driver, id }: VolumeIdentity): number {
   return createHash('sha1').update(`${driver}/${id}`).digest().readUIntBE(0, 6);
 }

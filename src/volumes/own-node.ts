@@ -2,9 +2,9 @@ import { PROVISIONER_IDENTITY } from '../kube/keys.ts';
 import type { Labels, Volume } from '../kube/objects.ts';
 import { matchesNodeAffinity } from '../topology/node-affinity.ts';
 
-/** Whether a process that serves one node deletes a volume: one that can be reached from there, and
- * of those without an affinity the ones that no other node is known to have created. Upstream:
- * external-provisioner pkg/controller/controller.go Delete.
+/** Whether a process that serves one node deletes a volume: if the node can reach it or, for a
+ * volume without affinity, unless another node created it. Upstream: external-provisioner
+ * pkg/controller/controller.go Delete.
  * @param own.labels  of the Node; undefined for a driver without topology */
 export function isOnNode(
   volume: Volume,
@@ -22,8 +22,8 @@ export function isOnNode(
   return creator === undefined || creator === own.node;
 }
 
-/** The node that created a volume, by the identity that its provisioner left in it: a time, a
- * number, the driver and, if the provisioner worked for one node, that node. */
+/** The node that created a volume, by the identity that its provisioner wrote into it: a time, a
+ * number, the driver and, for a provisioner of one node, that node. */
 export function creatingNode({ spec }: Volume, driver: string): string | undefined {
   const identity = spec.csi?.volumeAttributes?.[PROVISIONER_IDENTITY] ?? '';
   const begin = /^\d+-\d+-/.exec(identity)?.[0];

@@ -27,7 +27,7 @@ export interface PlannedRequest {
   /** The PV as far as it is known before the driver answers. */
   readonly volume: NewVolume & { readonly spec: { readonly csi: CsiSource } };
   readonly requestedBytes: bigint;
-  /** The content source, with the UID of the snapshot or claim; in use until the PV is written. */
+  /** The content source, with the UID of the snapshot or claim; needed until the PV is written. */
   readonly source: (SourceRef & { readonly uid: string }) | undefined;
   /** The PV is stored in the form of the in-tree plug-in. */
   readonly isMigrated: boolean;
@@ -35,13 +35,13 @@ export interface PlannedRequest {
   readonly hasTopology: boolean;
 }
 
-/** What a PV is made of before the driver answers. */
+/** The parts of a PV that are known before the driver answers. */
 interface NewVolumeInput {
   readonly name: string;
   readonly claim: Claim;
   /** Translated for the driver if it is an in-tree class. */
   readonly cls: Class;
-  /** Of the stored class, which names the in-tree plug-in if the class is migrated. */
+  /** The provisioner of the stored class: the in-tree plug-in if the class is migrated. */
   readonly provisioner: string;
   readonly driver: string;
   readonly fsType: string;
@@ -113,16 +113,16 @@ function csiSourceOf(input: NewVolumeInput): CsiSource {
 /** An answer of the driver. */
 export interface VolumeAnswer {
   readonly handle: string;
-  /** The PV that is to be written. */
+  /** The PV to write. */
   readonly volume: NewVolume;
 }
 
-/** An answer from which no PV can be made. */
+/** An answer that can't become a PV. */
 export interface BadAnswer {
   readonly message: string;
-  /** The handle of the volume that was created all the same; undefined if the answer names none. */
+  /** The handle of the volume that exists nevertheless; undefined if the answer names none. */
   readonly handle: string | undefined;
-  /** Every repetition of the request would have this result. */
+  /** Repeating the request would give the same result. */
   readonly isPermanent?: true;
   /** How upstream's message about a failed clean-up spells its first word, if not "Cleanup". */
   readonly cleanupSpelling?: 'cleanup';
@@ -131,9 +131,9 @@ export interface BadAnswer {
 /** csi.proto allows 128 bytes; some drivers need a few hundred (paths of resources in Azure). */
 const MAX_HANDLE_BYTES = 4_096;
 
-/** Checks the answer and makes the PV of it. Upstream: external-provisioner
- * pkg/controller/controller.go Provision.
- * @returns what the driver did wrong, if anything */
+/** Checks the answer and makes the PV. Upstream: external-provisioner pkg/controller/controller.go
+ * Provision.
+ * @returns the PV, or what the driver did wrong */
 export function readAnswer(
   { volume }: CreateVolumeResponse,
   planned: PlannedRequest,
@@ -208,7 +208,7 @@ function affinityOf(topology: readonly Topology[]): VolumeSpec['nodeAffinity'] {
 /** The flags that decide how volumes are named. */
 export type NamingOptions = Pick<ProvisioningOptions, 'volumeNamePrefix' | 'volumeNameUuidLength'>;
 
-/** Whether two claims may get the same name, since their UIDs are cut. */
+/** Whether UIDs are cut, so that two claims may get the same name. */
 export function isNameShortened({ volumeNameUuidLength }: NamingOptions): boolean {
   return volumeNameUuidLength !== -1;
 }

@@ -40,7 +40,7 @@ import { newVolume, type PlannedRequest, volumeName } from './persistent-volume.
 import { SECRET_KEYS, secretRefs } from './secret-ref.ts';
 import { snapshotSource } from './snapshot-source.ts';
 
-/** What has to be done for an eligible claim. */
+/** What to do for an eligible claim. */
 export type VolumePlan =
   | (PlannedRequest & { readonly kind: 'create' })
   /** Left to a populator, which creates the volume. */
@@ -56,12 +56,12 @@ export interface PlanInput {
   readonly options: ProvisioningOptions;
   /** Undefined while the nodes are not listed, and for a driver without topology. */
   readonly topology?: ClusterTopology | undefined;
-  /** Where an earlier call asked for the volume: it is asked for there again. */
+  /** The topology of an earlier call, which the next call repeats. */
   readonly place?: TopologyRequirement | undefined;
 }
 
-/** Plans the volume of an eligible claim: what to ask of the driver, or why not. The checks are in
- * upstream's order. Upstream: external-provisioner pkg/controller/controller.go prepareProvision.
+/** Plans the request for an eligible claim, or refuses it. The checks are in upstream's order.
+ * Upstream: external-provisioner pkg/controller/controller.go prepareProvision.
  * @throws KubeError if the API server is down */
 export async function planVolume(api: ObjectApi, input: PlanInput): Promise<VolumePlan> {
   try {
@@ -91,7 +91,7 @@ async function checkClaim(api: ObjectApi, input: PlanInput): Promise<VolumePlan>
   return planCreation(api, { ...input, source, cls, provisioner, isMigrated, attributesClass });
 }
 
-/** A claim that asks for nothing that the driver does not support; the class is translated. */
+/** A claim whose features the driver supports; the class is translated. */
 interface CheckedInput extends PlanInput {
   readonly source: SourceRef | undefined;
   /** Of the stored class. */
@@ -152,8 +152,8 @@ async function planCreation(api: ObjectApi, input: CheckedInput): Promise<Volume
   };
 }
 
-/** The VolumeAttributesClass that the claim names, if any. It is refused without the feature gate:
- * the volume controller would never bind the PV. */
+/** The VolumeAttributesClass that the claim names, if any. Without the feature gate it is refused,
+ * because the volume controller would never bind the PV. */
 function attributesClassOf(claim: Claim, options: ProvisioningOptions): string | undefined {
   const name = claim.spec.volumeAttributesClassName ?? '';
   if (name === '') return undefined;
@@ -176,7 +176,7 @@ export async function contentOf(api: ObjectApi, input: ContentInput): Promise<Co
   return content;
 }
 
-/** Where the volume may be created, for a driver that asks for that. */
+/** Where the volume may be created, for a driver with topology. */
 function requirementOf(input: CheckedInput): TopologyRequirement | undefined {
   const { claim, cls, driver, options, topology, place } = input;
   if (!supportsTopology(driver, options.gates)) return undefined;

@@ -99,9 +99,9 @@ export function secretRefs(
   return omitUnset(Object.fromEntries(refs) as SecretRefs);
 }
 
-/** What a template stands for has at most 253 characters, and a variable for an annotation at most
- * 340. Class parameters may have 256 KiB (Kubernetes pkg/apis/storage/validation), and upstream
- * has no limit. Expanding takes quadratic time at worst. */
+/** A template resolves to at most 253 characters, and the variable of an annotation has at most
+ * 340. Class parameters may have 256 KiB (Kubernetes pkg/apis/storage/validation), and upstream has
+ * no limit. Expanding takes quadratic time at worst. */
 const MAX_TEMPLATE_LENGTH = 4096;
 
 /** Upstream: verifyAndGetSecretNameAndNamespaceTemplate.

@@ -64,8 +64,8 @@ function refuseForContent(content: SnapshotContent, message: string): RefusedErr
   return refuseUntilChanged(snapshotContents, content, message);
 }
 
-/** A snapshot that is being deleted can be used while it has our finalizer: that was added by a
- * restore, this one or another, and is not removed before that restore has ended. */
+/** A snapshot that is being deleted can be used while it has our finalizer. A restore, this one or
+ * another, added the finalizer; sutler removes it after that restore has ended. */
 function checkNotDeleted(snapshot: Snapshot): void {
   const { name, deletionTimestamp, finalizers = [] } = snapshot.metadata;
   if (deletionTimestamp === undefined || finalizers.includes(SNAPSHOT_SOURCE_PROTECTION)) return;

@@ -158,10 +158,10 @@ describe('audit', () => {
     const text = renderAudit(await run()).join('\n');
     assert.match(
       text,
-      /Nothing was deleted; check each one before you delete it:\n {2}\S+ {2}1Mi {2}unknown since/,
+      /sutler audit deletes nothing; check each one before you delete it:\n {2}\S+ {2}1Mi {2}unknown since/,
     );
     assert.match(text, /its data is lost:\n {2}lost-0 {2}handle-0 {2}claim ns\/c\n/);
-    assert.match(text, /from the time that is given:\n {2}\S+ {2}1Mi {2}counts from 1970-/);
+    assert.match(text, /from this time on:\n {2}\S+ {2}1Mi {2}counts from 1970-/);
   });
 
   async function writeVolume(name: string, handle: string, more: object = {}): Promise<void> {

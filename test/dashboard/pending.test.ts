@@ -119,7 +119,7 @@ describe('the first page of the dashboard', () => {
     assert.deepEqual(faults, [
       `ResourceExhausted ${FULL}: 0 MiB are left for ns/claim-0 ${step} 58 claims ns/claim-0 60m`,
       `ResourceExhausted ${FULL} of another kind ${step} 1 claim ns/claim-58 60m`,
-      'Queued it is about to be worked on nobody: wait 1 claim ns/claim-59 60m',
+      'Queued it waits for a worker nobody: wait 1 claim ns/claim-59 60m',
     ]);
   });
 
@@ -136,7 +136,7 @@ describe('the first page of the dashboard', () => {
     await redis.redis.del('{csi}:processes');
     assert.match(
       await get('/'),
-      /no ingest leads driver d\.example .*; administrator: see \/readyz of ingest/,
+      /no ingest leads driver d\.example, .*; administrator: see \/readyz of ingest/,
     );
   });
 

@@ -51,7 +51,7 @@ describe('sutler retry', () => {
       await until(() => isPending('ResourceExhausted'), 'it is refused');
       fault = undefined;
       for (const other of ['--cause=Secret', '--class=locked'])
-        assert.match(await bed.operate('retry', other), /nothing of that waits here/);
+        assert.match(await bed.operate('retry', other), /no such claim or volume is pending here/);
       assert.equal(await bed.operate('retry', filter), `${nameOf(claim)}: tried now\n`);
       await until(() => bed.isBound(claim), 'it is Bound');
     });
@@ -61,21 +61,18 @@ describe('sutler retry', () => {
     await until(() => isPending('ClassNotFound'), 'it waits for its class');
     assert.match(
       await bed.operate('retry', nameOf(claim)),
-      /there is no run to begin: StorageClass "absent" does not exist; user: name another class/,
+      /it has no delayed job: StorageClass "absent" does not exist; user: name another class/,
     );
     await bed.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
   });
 
-  it('says of one that does not wait how to see why', async () => {
+  it('says of a claim that is not pending how to see why', async () => {
     const text = await bed.operate('retry', 'default/none');
-    assert.match(text, /^default\/none: it does not wait here.*\(sutler explain default\/none\)/);
+    assert.match(text, /^default\/none: not pending here.*\(sutler explain default\/none\)/);
   });
 
-  it('asks what is to be tried, where nothing or too much is named', async () => {
+  it('asks what to retry, if nothing or too much is named', async () => {
     for (const args of [[], ['default/a', '--all']])
-      assert.match(
-        await bed.operate('retry', ...args),
-        /name what is to be tried: NAMESPACE\/CLAIM/,
-      );
+      assert.match(await bed.operate('retry', ...args), /name what to retry: NAMESPACE\/CLAIM/);
   });
 });

@@ -117,7 +117,7 @@ describe('the cause for which a claim is not done', () => {
     const { name, sentence, step } = statusCause(status({ outcome: 'running', reason: message }));
     assert.equal(name, 'Later');
     assert.match(sentence, /the driver was not called: this run was 12 ms too late/);
-    assert.equal(step, 'it is tried again by itself');
+    assert.equal(step, 'sutler tries again by itself');
   });
 });
 

@@ -109,7 +109,7 @@ describe('a report for people', () => {
 
   it('tells a fault once, with its count, its step and its oldest claim', () =>
     assert.deepEqual(linesOf(false), [
-      `  2 claims pending: ResourceExhausted, the oldest for 3m, 1 of them run now ${step}`,
+      `  2 claims pending: ResourceExhausted, the oldest for 3m, 1 of them running ${step}`,
       '    ns/a and 1 more: the pool is full: 7 MiB for ns/a',
       `  1 claim pending: ResourceExhausted, the oldest for 60s ${step}`,
       '    ns/c: the quota is used up',

@@ -72,7 +72,10 @@ describe('a secret', () => {
     const { reason, event } = await refused(claim, hidden);
     assert.ok(reason.includes(serverMessage), reason);
     assert.ok(event.includes(`secret ${name} in namespace default: ${serverMessage}; `), event);
-    assert.match(event, /bind that account to a Role .* may get it \(k8s\/secrets-by-name\)$/);
+    assert.match(
+      event,
+      /bind that account to a Role .* may get the secret \(k8s\/secrets-by-name\)$/,
+    );
   });
 
   it('with a value that is not text delays the claim; the event names keys, and no value', async () => {

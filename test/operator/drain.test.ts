@@ -57,10 +57,10 @@ describe('sutler drain', () => {
       await kube.delete(leases, metadata);
   });
 
-  it('annotates the driver’s Lease, and says that sutler can be taken out', async () => {
+  it('annotates the driver’s Lease, and says that sutler can be removed', async () => {
     const { code, out, err } = await drain(`--driver-name=${DRIVER}`);
     assert.equal(code, 0, out + err);
-    assert.match(out, /nothing that was begun is left; sutler can be taken out: stop its ingest/);
+    assert.match(out, /nothing that was begun is left; sutler can be removed: stop its ingest/);
     assert.equal(await isDrained(), true);
   });
 
@@ -78,8 +78,8 @@ describe('sutler drain', () => {
     await open('busy');
     const { code, out } = await drain(`--driver-name=${DRIVER}`);
     assert.equal(code, 1, out);
-    assert.match(out, /1 creation and 0 deletions are not finished; sutler can't be taken out/);
-    assert.match(out, /no ingest leads driver d\.example .*see \/readyz of ingest/);
+    assert.match(out, /1 creation and 0 deletions are not finished; sutler can't be removed/);
+    assert.match(out, /no ingest leads driver d\.example, .*see \/readyz of ingest/);
     assert.match(out, /ns\/claim-busy {2}busy {2}a call may be at work in the driver until \d{4}-/);
   });
 

@@ -78,7 +78,7 @@ describe('sutler uninstall of an installation that serves claims', () => {
     );
     assert.match(
       out,
-      /left: Lease default\/one-csi-sutler-dev, .* and its journal; .*kubectl -n default annotate/,
+      /left: Lease default\/one-csi-sutler-dev and its journal, .*kubectl -n default annotate/,
     );
   });
 

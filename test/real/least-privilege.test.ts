@@ -330,7 +330,10 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     const object = `${namespace}/refused`;
     assert.match(await bed.operate('ingest', 'explain', object), /cause:/);
     assert.match(await bed.operate('ingest', 'status'), /driver/);
-    assert.match(await bed.operate('ingest', 'retry', object), /: (tried now|a worker is at it)/);
+    assert.match(
+      await bed.operate('ingest', 'retry', object),
+      /: (tried now|a worker is working on it)/,
+    );
     assert.match(await bed.operate('ingest', 'audit'), /volumes/);
     assert.match(await bed.operate('ingest', 'drain', '--undo'), /was not drained/);
   });

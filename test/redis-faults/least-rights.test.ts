@@ -81,7 +81,7 @@ describe('the users of k8s/redis/users.acl', () => {
     );
     await bed.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
     assert.match(await bed.operate('audit'), /volumes/);
-    assert.match(await bed.operate('drain'), /sutler can be taken out/);
+    assert.match(await bed.operate('drain'), /sutler can be removed/);
     assert.match(await bed.operate('drain', '--undo'), /is ended/);
     // test/operator/uninstall.test.ts removes an installation as this user.
     assert.match(await bed.operate('uninstall'), /is still running/);

@@ -22,9 +22,9 @@ import type { SecretProblem, SecretValues } from '../secret-values.ts';
 import { sendDeleteVolume } from '../volume/reconcile-volume.ts';
 import { requestReschedule, stayInJournal } from './plan-claim.ts';
 
-/* How the run of a claim ends whose volume could not be created or written, in the order of the
- * steps of reconcile-claim.ts. What a failure says of the volume is decided by judgeCreateFailure,
- * and by whether earlier calls may have been at work when the job was marked (R3 to R6). */
+/* Ends the runs of claims whose volume or PV could not be made, in the order of the steps of
+ * reconcile-claim.ts. What a failure proves depends on the error (judgeCreateFailure), and on
+ * whether earlier calls may have been at work when the run marked the job (R3 to R6). */
 
 /** A planned creation whose job is marked, so that its request may be sent. */
 export interface Creation extends ClaimRun {
@@ -34,7 +34,7 @@ export interface Creation extends ClaimRun {
   readonly secrets: SecretValues;
 }
 
-/** Ends a run that can't have the secret of its call. */
+/** Ends a run that could not read the secret for its call. */
 export function endWithoutSecret(
   claimRun: ClaimRun,
   { error, message, waitsFor }: SecretProblem,
@@ -42,11 +42,11 @@ export function endWithoutSecret(
   reportProvisioningFailed(claimRun, message);
   if (error !== undefined && isOutage(error)) return { kind: 'later', reason: message };
   if (claimRun.claim === undefined) return stayInJournal(claimRun, message, waitsFor);
-  // Not parked: ingest may have no right to see the secret.
+  // Not parked: ingest may have no right to watch the secret.
   return { kind: 'retry', reason: message, until: waitsFor };
 }
 
-/** What an error of CreateVolume says of the volume (invariant 5). */
+/** What an error of CreateVolume says about the volume (invariant 5). */
 type CreateFailure =
   | { readonly kind: 'not-forwarded' }
   /** The driver itself refused; final unless an earlier call may still be at work. `infeasible`:
@@ -55,10 +55,10 @@ type CreateFailure =
   /** A volume may exist or may still be created. `running`: the driver is probably at work. */
   | { readonly kind: 'unknown'; readonly running: boolean };
 
-/** Classifies an error of CreateVolume. Upstream: external-provisioner
- * pkg/controller/controller.go checkError.
- * @param options.isNotFoundUnknown a content source was asked for, and an earlier call may have
- *   created the volume: NotFound may then be about the source, which drivers look up first */
+/** Classifies an error of CreateVolume (external-provisioner pkg/controller/controller.go
+ * checkError).
+ * @param options.isNotFoundUnknown  an earlier call may have created a volume from a content
+ *   source: drivers look up the source first, so NotFound may be about the source */
 export function judgeCreateFailure(
   error: Pick<CsiError, 'codeName' | 'driverSaid' | 'notForwarded'>,
   { isNotFoundUnknown }: { readonly isNotFoundUnknown: boolean },
@@ -74,7 +74,6 @@ export function judgeCreateFailure(
 export async function endFailedCall(creation: Creation, error: CsiError): Promise<Outcome> {
   const { mark, planned } = creation;
   const failure = judgeCreateFailure(error, {
-    // Drivers look the source up first, which may be gone although the volume exists.
     isNotFoundUnknown: planned.source !== undefined && mark.leftMs !== undefined,
   });
   if (failure.kind === 'not-forwarded') {
@@ -92,13 +91,13 @@ export async function endFailedCall(creation: Creation, error: CsiError): Promis
   return outcome;
 }
 
-/** Has ingest ask the driver what room there is, since a creation has failed. */
+/** Hints ingest to refresh the capacity of the class, because a creation failed. */
 function askForCapacity({ capacity, planned }: Creation): void {
   capacity.creationFailed(planned.volume.spec.storageClassName ?? '');
 }
 
-/** R5: handles a refusal by the driver itself. It proves that no volume exists unless earlier calls
- * may have been at work; then a claim whose node has no room gets another node. */
+/** R5: ends a run after a refusal by the driver itself. If no earlier call may be at work, the
+ * refusal proves that no volume exists, and a claim whose node has no room gets another node. */
 async function endRefused(
   creation: Creation,
   { codeName, message: reason }: CsiError,
@@ -121,7 +120,7 @@ async function endRefused(
   return { kind: 'retry', reason, ...(isInfeasible ? infeasibleBackoff(creation) : {}) };
 }
 
-/** The driver may still be at work: warns, unless it may take that long. */
+/** The driver may still be at work: warns, unless the call may take that long. */
 async function endUnknown(
   creation: Creation,
   error: CsiError,
@@ -135,22 +134,22 @@ async function endUnknown(
     report(creation, event);
     return isRunning ? { kind: 'running', reason } : { kind: 'retry', reason, mayBeAtWork: true };
   }
-  // The same text for each call, so that it is one event, whose count is that of the calls.
+  // Each call sends the same text, so that one event counts the calls.
   const message =
-    `The driver is at work on the volume since ${usual.since}; it is asked again and again, ` +
-    `which counts as failing from ${usual.until} on (${CREATION_TIMEOUT} of the class)`;
-  // The first call has an event of its own.
+    `The driver has been creating the volume since ${usual.since}; sutler repeats the call, ` +
+    `and warns from ${usual.until} on (${CREATION_TIMEOUT} of the class)`;
+  // sendCreateVolume sends the event of the first call.
   if (run.count > 1)
     recordClaimEvent(creation, { type: 'Normal', reason: 'Provisioning', message });
   return { kind: 'running', reason: `${message}: ${error.message}`, isUsual: true };
 }
 
-/** How long the driver may fill a volume from a content source, unless the class says. Of other
- * volumes each such call is a failure, as in upstream. */
+/** How long the driver may fill a volume from a content source, unless the class sets a time. For a
+ * volume without a source each call that is still running is a failure, as in upstream. */
 const FILL_MS = 3_600_000;
 
-/** Since when the driver is at work, and until when that is no failure, by the class.
- * @returns undefined if it is one */
+/** Since when the driver is at work, and until when that is usual.
+ * @returns undefined if it counts as a failure */
 function usualTime(
   creation: Creation,
 ): { readonly since: string; readonly until: string } | undefined {
@@ -186,7 +185,7 @@ export async function delayIfRecentlyInfeasible(claimRun: ClaimRun): Promise<Out
   if (uid === undefined || (claim?.spec.volumeName ?? '') !== '') return undefined;
   const { infeasible, reason = '' } = (await run.lastStatus()) ?? {};
   const leftMs = infeasible?.scope === uid ? infeasible.untilMs - clock.nowMs() : 0;
-  // At most --retry-interval-max, in case that was lowered or a clock was set back.
+  // At most --retry-interval-max, in case somebody lowered that flag or set the clock back.
   return leftMs > 0 ? { kind: 'later', reason, delayMs: Math.min(leftMs, retryMaxMs) } : undefined;
 }
 
@@ -194,15 +193,15 @@ function classOfClaim({ claim, classOf }: ClaimRun): Class | undefined {
   return claim && classOf(classNameOf(claim));
 }
 
-/** Ends a run after an answer that no PV can be made of. A volume that this call created is deleted
- * at once, and the next run plans anew. Otherwise the end is unknown: the call is repeated. */
+/** Ends a run after an answer that can't become a PV. If this call created the volume, deletes it
+ * at once, and the next run plans again. Otherwise the next run repeats the call. */
 export async function endUnusableAnswer(creation: Creation, answer: BadAnswer): Promise<Outcome> {
   const { mark, planned, run } = creation;
   const { message, handle } = answer;
   askForCapacity(creation);
-  // The volume may be the one that an earlier call created.
+  // An earlier call may have created the volume.
   if (mark.leftMs !== undefined) {
-    // The first warning also describes the clean-up, which repeated calls do not attempt.
+    // Keeps the text of a failed clean-up, which repeated calls do not attempt.
     const last = (await run.lastStatus())?.reason;
     return endFailed(creation, last?.startsWith(message) === true ? last : message);
   }
@@ -218,7 +217,7 @@ export async function endUnusableAnswer(creation: Creation, answer: BadAnswer): 
   return answer.isPermanent === true ? (parkOnClass(creation, message) ?? failed) : failed;
 }
 
-/** Warns, and has the run repeated. */
+/** Warns, and retries the run. */
 function endFailed(creation: Creation, reason: string): Outcome {
   reportProvisioningFailed(creation, reason);
   return { kind: 'retry', reason };
@@ -235,15 +234,14 @@ function parkOnClass({ claim, classOf }: Creation, reason: string): Outcome | un
 
 const MAX_CLEAN_UP_CALLS = 5;
 
-/** Deletes a volume that the driver has just created and that no PV can be made of: only after the
- * first call for the claim, and only if no PV has its name (invariant 6). The job is marked anew,
- * since the call that made it may have taken long.
+/** Deletes the volume that this run's call created, if no PV has its name (invariant 6). Marks the
+ * job again, since the creation may have taken long.
  * @returns why the volume may still exist; undefined if it is deleted
  * @throws KubeError if the PV can't be read */
 async function cleanUpVolume(creation: Creation, handle: string): Promise<string | undefined> {
   const { clock, kube, job, planned, secrets } = creation;
   const mark = await markJob(creation, requirementText(planned.requirement), true);
-  if ('outcome' in mark) return 'nothing may be sent to the driver now';
+  if ('outcome' in mark) return 'sutler may not call the driver now';
   const { name } = planned.volume.metadata;
   const readMs = clock.nowMs();
   if ((await kube.get<Volume>(volumes, { name })) !== undefined)
@@ -271,8 +269,8 @@ export function endUnwritten(creation: Creation, error: KubeError): Outcome {
   return { kind: 'retry', reason };
 }
 
-/** Ends a run that finds another PV of the name. Another handle is for an operator to compare:
- * nothing is deleted.
+/** Ends a run that finds a PV with the name of its volume. If that PV has another handle, deletes
+ * nothing and asks an operator to compare the volumes.
  * @returns undefined if it is this claim's PV, with the same handle */
 export async function endIfOther(
   creation: Creation,
@@ -284,7 +282,7 @@ export async function endIfOther(
   if (existing === undefined || existing.metadata.deletionTimestamp !== undefined)
     return {
       kind: 'later',
-      reason: `volume ${name} is being deleted; it is written again when it is gone`,
+      reason: `PersistentVolume ${name} is being deleted; sutler writes it again when it is gone`,
     };
   if (existing.spec.claimRef?.uid !== job.uid)
     return endFailed(

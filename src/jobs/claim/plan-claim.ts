@@ -37,20 +37,20 @@ export type Intent =
    * why no volume can be created now. */
   | Exclude<VolumePlan, { kind: 'create' }>;
 
-/** R1: plans by the claim; by the journal, where the claim is gone, bound elsewhere or another's by
- * now, and a call was begun for it. The texts of refusals come from src/volumes/.
+/** R1: plans from the claim. Plans from the journal if a call was begun and the claim is now gone,
+ * bound to another volume, or another provisioner's. The texts of refusals come from src/volumes/.
  * @throws KubeError if the API server can't be asked */
 export async function planClaim(claimRun: ClaimRun): Promise<Intent> {
   const { run, begun } = claimRun;
   const { journal } = run.facts;
   const isBegun = begun.leftMs !== undefined;
   const intent = await planByClaim(claimRun);
-  // M4: what is begun does not move to another node before the driver has answered.
+  // M4: a creation that is begun stays on its node until the driver has answered.
   if (intent.kind === 'reschedule' && isBegun) return { ...intent, kind: 'refuse' };
   if (intent.kind === 'create' && journal === undefined)
-    return { kind: 'none', reason: 'it gets a job of which the journal knows' };
+    return { kind: 'none', reason: 'the leader adds another job, with a journal entry' };
   if (intent.kind !== 'none' || !isBegun) return intent;
-  // Without a journal nothing is known of it: its volume may be left, as with upstream.
+  // Without a journal sutler can't plan the volume: it may be lost, as with upstream.
   return journal === ''
     ? { kind: 'end', outcome: finished(intent.reason, begun.leftMs) }
     : planByJournal(claimRun);
@@ -67,7 +67,7 @@ async function planByClaim(claimRun: ClaimRun): Promise<Intent> {
   const plan = (of: Claim) => planOurs(claimRun, of, cls);
   const { ownNode } = facts();
   if (ownNode === undefined || selectedNodeOf(claim) !== '') return plan(claim);
-  // One that was begun has a node, which the journal knows.
+  // A claim whose creation is begun has a node in its journal entry.
   const isFree = cls.volumeBindingMode === 'Immediate' && begun.leftMs === undefined;
   return isFree && bindsAtOnce
     ? takeClaim(claimRun, ownNode, { claim, cls }, plan)
@@ -95,7 +95,7 @@ async function planByJournal(claimRun: ClaimRun): Promise<Intent> {
     : stay('it is left to a volume populator');
 }
 
-/** @param claim  to plan for, as the run has read it or as the journal has it */
+/** @param claim  from the API server or from the journal */
 async function planOurs(
   { facts, kube, options, topology, begun: { leftMs, place } }: ClaimRun,
   claim: Claim,
@@ -107,7 +107,7 @@ async function planOurs(
     driver: facts(),
     options,
     topology: topology(),
-    // Where an earlier call asked for the volume.
+    // The topology of an earlier call.
     place: leftMs === undefined ? undefined : parseRequirement(place),
   });
   if (plan.kind !== 'create') return plan;
@@ -117,10 +117,10 @@ async function planOurs(
     : { kind: 'refuse', message: clash, waitsFor: [] };
 }
 
-/** Looks whether the shortened name of a volume (--volume-name-uuid-length) is another's: two
- * claims whose UIDs begin alike would get one name, and the driver would give both the same volume.
- * Names with whole UIDs can't clash.
- * @returns the refusal for the user if it is */
+/** Checks whether another claim has the same shortened volume name (--volume-name-uuid-length).
+ * Then the UIDs of both claims begin alike, and the driver would give both the same volume. Names
+ * with whole UIDs can't clash.
+ * @returns the refusal for the user; undefined without a clash */
 async function findNameClash(
   uid: string,
   { kube, options }: Pick<ClaimRun, 'kube' | 'options'>,
@@ -146,9 +146,9 @@ function withoutClass(name: string) {
   return { reason: `storageClass "${name}" not found`, until };
 }
 
-/** R7: a volume may exist for a claim that is gone, and it can't be planned what to ask the driver.
- * It stays in the journal, with what would change that.
- * @param leftMs  calls of earlier runs may still be at work in the driver for so long */
+/** R7: keeps the entry of a vanished claim for which no CreateVolume can be planned.
+ * @param until  the objects whose change may make planning possible
+ * @param leftMs  how long calls of earlier runs may still be at work in the driver */
 export function stayInJournal(
   { facts, log, job }: ClaimRun,
   why: string,
@@ -156,8 +156,8 @@ export function stayInJournal(
   leftMs = 0,
 ): Outcome {
   const reason =
-    `${VANISHED} that can't be asked for any more: ${why}; ` +
-    `put back what is missing, or look for the volume and run: ` +
+    `${VANISHED}, but sutler can't ask for it: ${why}; ` +
+    `restore what is missing, or look for the volume and run: ` +
     `sutler forget ${job.uid} --driver-name=${facts().name} --why=REASON`;
   log.warn({ ...logFields(job), reason }, 'a vanished claim stays in the journal');
   return leftMs > 0
@@ -190,7 +190,7 @@ export async function endWithoutCreation(
     case 'reschedule': {
       const { kind, message: reason, waitsFor } = intent;
       reportProvisioningFailed(claimRun, reason);
-      // A claim from which no selected node can be removed waits for a change of the nodes.
+      // Without a selected node to remove, the claim waits for a change of the nodes.
       const hasNode = claim?.metadata.annotations?.[SELECTED_NODE] !== undefined;
       if (kind === 'refuse' || !hasNode) return parkOrRetry(reason, waitsFor);
       return (await requestReschedule(claimRun)) ?? { kind: 'retry', reason };
@@ -201,7 +201,7 @@ export async function endWithoutCreation(
 /** Asks the scheduler for another node by removing the selected node from a claim whose volume
  * can't be created for it (sig-storage-lib-external-provisioner controller/controller.go
  * rescheduleProvisioning).
- * @returns undefined if the claim is gone or has no selected node, or it could not be removed */
+ * @returns undefined if the claim is gone or has no selected node, or if the write failed */
 export async function requestReschedule({
   facts,
   kube,

@@ -38,12 +38,11 @@ import {
 import { endWithoutCreation, planClaim } from './plan-claim.ts';
 
 /** One run of a claim's job, from top to bottom: reads the claim, plans its volume, marks the job,
- * has the driver create the volume, writes the PV; then the job is done (docs/leak-proof.md, R1 to
- * R7). What goes wrong on the way is judged in failed-creation.ts.
+ * sends CreateVolume, writes the PV (docs/leak-proof.md, R1 to R7). Failures: failed-creation.ts.
  *
- * What an earlier run has begun is brought to an end, whatever became of the claim: then the
- * journal says what the volume is to be, the driver answers with the one that exists, and its PV is
- * written; the ordinary deletion reclaims it.
+ * A run finishes what an earlier run has begun, even if the claim is gone. Then it plans from the
+ * journal, the driver answers with the existing volume, and the run writes its PV. The usual
+ * deletion removes both.
  * @throws KubeError, RedisUnavailable */
 export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run): Promise<Outcome> {
   const limited = await waitForClassLimit(deps, job, run);
@@ -53,17 +52,16 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
   const claim = await seeClaim(deps, job, run, begun);
   const claimRun: ClaimRun = { ...deps, job, run, startMs, begun, claim };
   const outcome = (await delayIfRecentlyInfeasible(claimRun)) ?? (await planAndCreate(claimRun));
-  // Upstream's metrics count each attempt. One that will be repeated without having reached the
-  // driver is none; writeVolume counts those with a volume.
+  // Upstream's metrics count each failed attempt. A run that did not reach the driver (`later`) is
+  // no attempt; writeVolume counts the attempts with a volume.
   if (outcome.kind === 'done' ? outcome.needsNode : outcome.kind !== 'later')
     deps.counts.countNotProvisioned(claim);
   if (outcome.kind !== 'done' || claim === undefined) return outcome;
   return (await releaseCloneSource(deps, claim)) ?? outcome;
 }
 
-/** The claim as this run sees it. Where ingest is the same process, the first run of a job takes it
- * from its watch, as it was a moment ago. A process that serves one node reads it, since a node may
- * have been selected meanwhile. */
+/** Gets the claim: in a job's first run from the watch of an ingest in this process, if there is
+ * one. A process that serves one node reads it, since somebody may have selected a node. */
 async function seeClaim(
   { freshClaim, facts, kube }: Dependencies,
   job: JobKey,
@@ -84,7 +82,7 @@ async function planAndCreate(claimRun: ClaimRun): Promise<Outcome> {
   if (run.signal.aborted) return WORKER_STOPPING;
   if (intent.kind === 'create') {
     const { planned } = intent;
-    // Of a claim that is gone, the limit is that of its class too.
+    // The limit also applies if the claim is gone.
     const cls = classOf(planned.volume.spec.storageClassName ?? '');
     return withinClassLimit(claimRun, { cls, isNeeded: true }, () =>
       createVolume({ ...claimRun, claim: intent.claim }, planned),
@@ -96,7 +94,7 @@ async function planAndCreate(claimRun: ClaimRun): Promise<Outcome> {
   );
 }
 
-/** R2: a run that is not the job's first looks for the PV that an earlier one may have written. */
+/** R2: looks for the PV that an earlier run of the job may have written. */
 async function endIfWritten({
   kube,
   options,
@@ -110,7 +108,7 @@ async function endIfWritten({
   const volume = await kube.get<Volume>(volumes, { name });
   if (volume === undefined) return undefined;
   const owner = volume.spec.claimRef?.uid;
-  // A PV whose claimRef somebody removed is this claim's by its name, unless that is shortened
+  // If somebody removed the claimRef, the PV's name tells whose it is, unless names are shortened
   // (--volume-name-uuid-length).
   const isOurs = owner === uid || (owner === undefined && !isNameShortened(options));
   if (!isOurs) return undefined;
@@ -119,11 +117,11 @@ async function endIfWritten({
     : { kind: 'later', reason: 'the PersistentVolume is being deleted' };
 }
 
-/** After a call that takes this long, the claim is read again before its success is told: for
- * shorter ones the API read is saved, which costs more than an event on a claim that is gone. */
+/** After a call this long the run reads the claim again before it sends the success event. After a
+ * shorter call that read would cost more than an event on a claim that is gone. */
 const LONG_CALL_MS = 10_000;
 
-/** Sends CreateVolume with secrets read afresh, and writes the PV. */
+/** Reads the secrets, sends CreateVolume, and writes the PV. */
 async function createVolume(claimRun: ClaimRun, planned: PlannedRequest): Promise<Outcome> {
   const { clock, kube } = claimRun;
   const secrets = await readSecretValues(kube, planned.secret);
@@ -144,7 +142,7 @@ async function createVolume(claimRun: ClaimRun, planned: PlannedRequest): Promis
   return writeVolume(creation, answer, wasLong);
 }
 
-/** A call that takes this long gets an event; for shorter ones the API write is saved. */
+/** A call this long gets an event; a shorter one saves the write to the API server. */
 const SLOW_CALL_MS = 2_000;
 
 async function sendCreateVolume(creation: Creation): Promise<VolumeAnswer | BadAnswer> {
@@ -172,9 +170,9 @@ async function sendCreateVolume(creation: Creation): Promise<VolumeAnswer | BadA
   }
 }
 
-/** R4: writes the PV of a created volume, whatever became of the claim. If it can't be written, the
- * next run has the driver answer again.
- * @param wasLong  the driver took so long that the claim may have been deleted meanwhile */
+/** R4: writes the PV of a created volume, even if the claim is gone. If the write fails, the next
+ * run repeats CreateVolume, and the driver answers with the same volume.
+ * @param wasLong  the call took so long that the claim may have been deleted in the meantime */
 async function writeVolume(
   creation: Creation,
   answer: VolumeAnswer,
@@ -185,7 +183,7 @@ async function writeVolume(
   const { volume } = answer;
   const signal = mark.writeSignal();
   if (signal === undefined)
-    return { kind: 'later', reason: 'the driver answered too late to write the volume now' };
+    return { kind: 'later', reason: 'the driver answered too late; the next run writes the PV' };
   try {
     await kube.create(volumes, undefined, volume, { signal });
   } catch (error) {

@@ -17,10 +17,10 @@ interface FreeClaim {
   readonly cls: Class;
 }
 
-/** In a process that serves one node: writes that node to the claim, if the class allows it and it
- * has room. The job that the claim gets then creates the volume. Else the claim waits in silence,
- * since another node may take it. Upstream: external-provisioner pkg/controller/controller.go
- * checkNode, becomeOwner.
+/** In a process that serves one node: writes that node to the claim, if the class allows the node
+ * and the node has room. The claim's next job then creates the volume. Otherwise the claim waits
+ * without an event, since another node may take it. Upstream: external-provisioner
+ * pkg/controller/controller.go checkNode, becomeOwner.
  * @param plan  plans the volume of the claim with its node
  * @throws KubeError */
 export async function takeClaim(
@@ -36,7 +36,7 @@ export async function takeClaim(
     return { kind: 'end', outcome: parkOrRetry(place.message, place.waitsFor) };
   const taken = withSelectedNode(free.claim, node);
   const intent = await plan(taken);
-  // The node that takes the claim tells the user why it can't be planned.
+  // If planning refuses, the node takes the claim too: the next run tells the user why.
   const reason =
     intent.kind === 'create' ? await whyNoRoom(deps, intent.planned, place) : undefined;
   if (reason !== undefined)
@@ -44,8 +44,8 @@ export async function takeClaim(
   return writeClaim(deps, node, taken);
 }
 
-/** The node's part of the cluster, as the driver is asked about it; undefined for a driver without
- * topology, and an error if the class does not allow the node. */
+/** The node's segment; undefined for a driver without topology. An error if the class does not
+ * allow the node. */
 function findPlace(
   deps: Dependencies,
   selectedNode: string,
@@ -62,14 +62,14 @@ function findPlace(
   );
 }
 
-/** Why the node has no room for a volume; undefined if it has, or only the attempt can tell. */
+/** Why the node has no room; undefined if it has room, or if only an attempt can tell. */
 async function whyNoRoom(
   { csi, endpoint: gateway, facts, refusedSizes, timeoutMs }: Dependencies,
   { request, requestedBytes: bytes, volume }: PlannedRequest,
   segments: Readonly<Record<string, string>> | undefined,
 ): Promise<string | undefined> {
   if (refusedSizes.includes(volume.spec.storageClassName ?? '', bytes))
-    return `the driver has just refused ${bytes} bytes for want of room`;
+    return `the driver refused ${bytes} bytes in the last 30 s, because it has no room`;
   if (bytes === 0n || !facts().controllerCapabilities.has('GET_CAPACITY')) return undefined;
   const { volumeCapabilities, parameters } = request;
   const question = {
@@ -84,16 +84,16 @@ async function whyNoRoom(
       : `no room for ${bytes} bytes; the driver has ${availableCapacity}`;
   } catch (error) {
     if (!(error instanceof CsiError)) throw error;
-    // As upstream: an error of the driver here does not keep the node from trying.
+    // As upstream, the node tries to create the volume after an error of the driver.
     return error.driverSaid ? undefined : error.message;
   }
 }
 
-/** How long a driver that refused a volume for want of room counts as too small for it. */
+/** How long the node does not ask for a size again that the driver refused for lack of room. */
 const REFUSAL_MS = 30_000;
 
-/** The sizes that the driver has refused for want of room a short time ago, whatever it says about
- * its capacity. Classes may have storage of their own, so each has a size of its own. */
+/** For each class, the size that the driver refused in the last 30 s for lack of room, whatever it
+ * says about its capacity. Classes may have separate storage. */
 export class RefusedSizes {
   readonly #clock: Clock;
   readonly #byClass = new Map<string, { readonly bytes: bigint; readonly untilMs: number }>();
@@ -120,7 +120,7 @@ function withSelectedNode(claim: Claim, node: string): Claim {
   return { ...claim, metadata: { ...metadata, annotations } };
 }
 
-/** Whoever else selected a node meanwhile wins. */
+/** Writes the claim with its node, unless the claim has changed. */
 async function writeClaim(
   { kube, log }: Dependencies,
   node: string,

@@ -53,8 +53,8 @@ export async function reconcileVolume(deps: Dependencies, job: JobKey, run: Run)
   }
 }
 
-/** Adds our finalizer to a PV, or removes it; it keeps the PV until the driver has deleted the
- * volume. A failure gets no event: users can do nothing about it. */
+/** Adds or removes our finalizer, which keeps the PV until the driver has deleted the volume. A
+ * failure gets no event, since users can do nothing about it. */
 async function setVolumeFinalizer(
   { kube }: Dependencies,
   volume: Volume,
@@ -108,7 +108,7 @@ async function attemptDeletion(volumeRun: VolumeRun): Promise<Outcome> {
   );
 }
 
-/** How the run ends of a volume that is another node's; undefined if it is deleted here. */
+/** Ends the run of a volume on another node; undefined if this process deletes the volume. */
 function leaveToItsNode(deps: Dependencies, volume: Volume): Outcome | undefined {
   const { name: driver, ownNode: node } = deps.facts();
   if (node === undefined) return undefined;
@@ -121,7 +121,7 @@ function leaveToItsNode(deps: Dependencies, volume: Volume): Outcome | undefined
     : { kind: 'done', note: `the volume is not on node ${node}` };
 }
 
-/** Ends the run of a volume that can't be deleted as things are. */
+/** Ends the run of a volume that can't be deleted now. */
 function refuseDeletion(
   { events, volume }: VolumeRun,
   { message, waitsFor }: { readonly message: string; readonly waitsFor: readonly WaitCondition[] },
@@ -157,28 +157,28 @@ async function deleteInDriver(
   return mark.finished(outcome.note ?? '');
 }
 
-/** What a list of all PVs found counts for the next run, which comes soon. */
+/** The next run comes soon enough to use the same list of PVs. */
 const READ_TOO_OLD: Outcome = {
   kind: 'later',
-  reason: 'reading took too long: the volume may have changed since, so it is read again',
+  reason: 'reading took too long, and the volume may have changed: the next run reads it again',
 };
 
-/** Refuses a deletion without its secret: a driver that is called without one may leave the volume
- * behind and say that it is gone.
+/** Refuses a deletion without its secret: a driver that gets none may keep the volume and report
+ * success.
  * @throws KubeError if the API server is down */
 function refuseWithoutSecret(
   volumeRun: VolumeRun,
   { kind, ref, error, message, waitsFor }: SecretProblem,
 ): Outcome {
   if (error !== undefined && isOutage(error)) throw error;
-  const missing = `secret ${ref.namespace}/${ref.name} of this volume's deletion is not there`;
+  const missing = `secret ${ref.namespace}/${ref.name} for deleting this volume does not exist`;
   const reason = kind === 'missing' ? `${missing}; create it again` : message;
   return refuseDeletion(volumeRun, { message: reason, waitsFor });
 }
 
-/** Looks, as late as possible, whether another PV stands for the volume (invariant 6): it may be
- * created while a deletion backs off. Costs no API request unless there may be one, or nothing is
- * published; then that PV is read, since it may be gone by now.
+/** Checks as late as possible whether another PV has the same handle (invariant 6), since one may
+ * be created while a deletion backs off. Costs no request unless ingest names such a PV, or has
+ * published no view; then reads that PV, which may be gone.
  * @returns how the run ends; undefined if there is no other PV
  * @throws KubeError, RedisUnavailable */
 async function refuseIfShared(volumeRun: VolumeRun): Promise<Outcome | undefined> {
@@ -198,7 +198,7 @@ async function refuseIfShared(volumeRun: VolumeRun): Promise<Outcome | undefined
     return refuseDeletion(volumeRun, { message, waitsFor });
   }
   if (names.length < MAX_SHARERS) return undefined;
-  const reason = 'more PersistentVolumes than ingest could name may have the handle; trying again';
+  const reason = 'too many PersistentVolumes may have this handle; trying again';
   return { kind: 'later', reason };
 }
 
@@ -252,7 +252,7 @@ async function deletePersistentVolume(volumeRun: VolumeRun, mark: MarkedJob): Pr
   const { name, uid } = volume.metadata;
   const signal = mark.writeSignal();
   if (signal === undefined)
-    return { kind: 'later', reason: 'the driver answered too late to delete the volume’s object' };
+    return { kind: 'later', reason: 'the driver answered too late; the next run deletes the PV' };
   const limits = { preconditions: { uid }, signal };
   let left: Volume | undefined;
   try {
@@ -262,7 +262,7 @@ async function deletePersistentVolume(volumeRun: VolumeRun, mark: MarkedJob): Pr
       return { kind: 'later', reason: `volume ${name} changed meanwhile`, delayMs: 0 };
     throw error;
   }
-  // The answer is the PV if finalizers are left on it, else a Status.
+  // The answer is the PV if it still has finalizers, else a Status.
   if (left?.metadata?.finalizers === undefined) return { kind: 'done', note: `deleted ${name}` };
   return setVolumeFinalizer(volumeRun, left, false);
 }

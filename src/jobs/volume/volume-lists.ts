@@ -5,9 +5,9 @@ import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import { handleHash, identityOf, type VolumeIdentity } from '../../volumes/handles.ts';
 
-/** Lists all PVs for runs that find no published view of shared handles: runs that ask at the same
- * time share a list. What it found is as old as its begin, and counts for five seconds after its
- * end, as a published view does (docs/decisions/0006). */
+/** Lists all PVs for runs that find no published view of shared handles. Runs that ask at the same
+ * time share one list. It counts for five seconds after its end, as a published view does
+ * (docs/decisions/0006). */
 export class VolumeLists {
   readonly #kube: Pick<KubeClient, 'list'>;
   /** Names of PVs by the hash of their handle. */

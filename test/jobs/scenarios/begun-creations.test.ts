@@ -218,7 +218,7 @@ describe('a creation', () => {
 
     it('if the journal does not know of it', async () => {
       const outcome = await rig.provision(await rig.claim(), {}, { isUnnoted: true });
-      const note = 'it gets a job of which the journal knows';
+      const note = 'the leader adds another job, with a journal entry';
       assert.deepEqual(outcome, { kind: 'done', note });
       assert.equal(creations(), 0);
     });

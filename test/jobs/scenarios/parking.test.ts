@@ -127,7 +127,7 @@ describe('a run that can’t send its call', () => {
         assert.ok(outcome.kind === 'running' && outcome.isUsual === true, JSON.stringify(outcome));
       }
       const [told = '', ...others] = new Set(rig.events.map(({ message }) => message));
-      assert.match(told, /^The driver is at work on the volume since .+ as failing from /);
+      assert.match(told, /^The driver has been creating the volume since .+ warns from /);
       assert.deepEqual(others, []);
       assert.equal(rig.events.length, 2, 'the second and the third call');
       rig.events.length = 0;

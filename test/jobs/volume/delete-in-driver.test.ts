@@ -59,7 +59,7 @@ describe('DeleteVolume', () => {
         assert.deepEqual(outcome.until, until);
       }
       assert.deepEqual(rig.warnings(), [
-        "VolumeFailedDelete secret default/gone of this volume's deletion is not there; " +
+        'VolumeFailedDelete secret default/gone for deleting this volume does not exist; ' +
           'create it again',
       ]);
       await assertNothingBegun(volume);
@@ -72,8 +72,8 @@ describe('DeleteVolume', () => {
       assert.equal(outcome.kind, 'retry');
       assert.deepEqual(rig.warnings(), [
         'VolumeFailedDelete error getting secret hidden in namespace default: not for you; ' +
-          'sutler is given no secrets by default: bind that account to a Role in the namespace of ' +
-          'the secret that may get it (k8s/secrets-by-name)',
+          'by default sutler may read no secrets: in the namespace of the secret, bind that ' +
+          'account to a Role that may get the secret (k8s/secrets-by-name)',
       ]);
       await assertNothingBegun(volume);
     });
@@ -195,7 +195,7 @@ describe('DeleteVolume', () => {
       const names = Array.from({ length: MAX_SHARERS }, (_, n) => `gone-${n}`);
       const outcome = await rig.remove(first, published(...names));
       assert.ok(outcome.kind === 'later');
-      assert.match(outcome.reason, /^more PersistentVolumes than ingest could name/);
+      assert.match(outcome.reason, /^too many PersistentVolumes may have this handle/);
       await assertNothingBegun(first);
       assert.deepEqual(rig.warnings(), []);
     });
