@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Claim, Volume } from '#src/kube/objects.ts';
+import { volumes } from '#src/kube/resources.ts';
 import type { Fault, FaultAction } from '../harness/api-faults.ts';
+import { until } from '../harness/until.ts';
 import { Story } from './story.ts';
 
 /** Ways in which the API server can fail to answer one request. */
@@ -56,6 +58,32 @@ describe('an API server that fails', () => {
       }
     });
   }
+
+  it('that keeps a PV of its name lets a creation wait, and nothing is left of a claim deleted meanwhile', async () => {
+    const { rig } = story;
+    const claim = await rig.claim();
+    const name = `pvc-${claim.metadata.uid}`;
+    await rig.kube.create(volumes, undefined, {
+      apiVersion: 'v1',
+      kind: 'PersistentVolume',
+      metadata: { name, finalizers: ['example.com/keep'] },
+      spec: {
+        capacity: { storage: '1Mi' },
+        accessModes: ['ReadWriteOnce'],
+        csi: { driver: 'other', volumeHandle: 'foreign' },
+      },
+    });
+    await rig.kube.delete(volumes, { name });
+    const outcome = await rig.provision(claim);
+    assert.ok(outcome.kind === 'later' && outcome.reason.includes('being deleted'));
+    await story.deleteClaim(claim);
+    assert.equal((await rig.provision(claim)).kind, 'later');
+    const body = { metadata: { finalizers: null } };
+    await rig.kube.patch(volumes, { name }, { type: 'merge', body });
+    await until(async () => (await rig.volumeOf(claim)) === undefined, 'it is gone');
+    await story.runUntilDone(claim);
+    await story.assertNothingLeft(claim);
+  });
 
   it('for all requests ends runs with later, and has a call under way answered again', async () => {
     const { rig } = story;

@@ -140,6 +140,7 @@ describe('the journal', () => {
       await journal.add([note('a'), note('b')]);
       journal.finish(['a']);
       assert.deepEqual([journal.has('a'), journal.isFinished('a')], [true, true]);
+      assert.deepEqual(journal.unfinishedUids(), ['b']);
       await journal.add([note('c')]);
       assert.deepEqual(await stored(), ['b', 'c']);
       assert.deepEqual([gone, journal.has('a')], [['a'], false]);
@@ -239,6 +240,10 @@ describe('the journal', () => {
       await createLease('test-driver-journal-1', (await annotationsOf()) ?? {});
       const next = open();
       assert.deepEqual(await next.begin(2, () => true), ['a']);
+      assert.deepEqual(
+        [...next.unfinished()].map(({ uid }) => uid),
+        ['a'],
+      );
       assert.deepEqual(await stored(), ['a'], 'one of the two has left');
       next.finish(['a']);
       await next.tidy();
@@ -271,30 +276,9 @@ describe('the journal', () => {
       assert.equal(journal.objectOf('a'), 'test-driver-journal-1');
       assert.deepEqual(await annotationsOf(), annotations);
     });
-
-    it('of an object of another driver that has its name: it is left alone', async () => {
-      const annotations = { 'sutler.dev/driver': 'other', 'journal.sutler.dev/x': '{}' };
-      await kube.delete(leases, FIRST);
-      await createLease(FIRST.name, annotations);
-      const next = open();
-      assert.deepEqual(await next.begin(2, () => true), []);
-      await next.add([note('a')]);
-      assert.equal(next.objectOf('a'), 'test-driver-journal-1');
-      assert.deepEqual(await annotationsOf(), annotations);
-    });
   });
 
   describe('is begun', () => {
-    it('with the entries that an earlier leader has left', async () => {
-      await journal.add([note('a'), note('b')]);
-      const next = open();
-      assert.deepEqual((await next.begin(2, () => true)).toSorted(), ['a', 'b']);
-      assert.deepEqual(
-        [...next.unfinished()].map(({ claim: { metadata } }) => metadata.name),
-        ['a', 'b'],
-      );
-    });
-
     it('by a write to each object, so that no write of an earlier leader can succeed', async () => {
       await journal.add([note('a')]);
       const before = await kube.get<Lease>(leases, FIRST);
@@ -321,7 +305,7 @@ describe('the journal', () => {
   });
 
   describe('of an account without rights on Leases', () => {
-    it('is off, and says which rule to add', async () => {
+    it('is off, says which rule to add, takes claims all the same, and writes nothing', async () => {
       refuse(403, 'list');
       assert.deepEqual(await journal.begin(2, () => true), []);
       assert.equal(journal.isOff, true);
@@ -330,11 +314,6 @@ describe('the journal', () => {
         /in the namespace default: apiGroups: \[coordination\.k8s\.io\], resources: \[leases\], verbs: \[get, list, create, update\]/,
       );
       assert.equal(lines.length, 1);
-    });
-
-    it('takes claims all the same, and writes nothing', async () => {
-      refuse(403, 'list');
-      await journal.begin(2, () => true);
       cluster.api.requests.reset();
       await journal.add([note('a')]);
       assert.deepEqual([journal.has('a'), journal.objectOf('a'), writes()], [false, '', 0]);
@@ -360,11 +339,5 @@ describe('the journal', () => {
     await journal.add([note('a')]);
     assert.deepEqual([...journal.unfinished(60_000)], []);
     await until(() => [...journal.unfinished(10)].length === 1, '10 ms have passed');
-  });
-
-  it('tells which claims are not finished', async () => {
-    await journal.add([note('a'), note('b')]);
-    journal.finish(['a']);
-    assert.deepEqual(journal.unfinishedUids(), ['b']);
   });
 });

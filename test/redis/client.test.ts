@@ -1,11 +1,7 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { RedisClient, redisOptions } from '#src/redis/client.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { startRedisServer } from '../harness/redis-server.ts';
 import { until } from '../harness/until.ts';
 
 describe('RedisClient', () => {
@@ -51,26 +47,5 @@ describe('RedisClient', () => {
     void redis.set('last', '1').catch(() => undefined);
     redis.disconnect();
     await until(async () => (await server.redis.get('last')) === '1', 'the last command arrives');
-  });
-
-  it('keeps each command of a lost connection, and sends it again by itself', async () => {
-    const redis = open();
-    await redis.ping();
-    const answers = [redis.incr('kept'), redis.incr('kept'), redis.incr('kept')];
-    redis.stream.destroy();
-    answers.push(redis.incr('kept'));
-    assert.deepEqual(await Promise.all(answers), [1, 2, 3, 4]);
-  });
-
-  it('connects by IPv6', async (t) => {
-    const dataDir = mkdtempSync(join(tmpdir(), 'sutler-redis-'));
-    const own = await startRedisServer({ dataDir, settings: ['bind 127.0.0.1 ::1'] });
-    t.after(async () => {
-      await own.close();
-      rmSync(dataDir, { recursive: true });
-    });
-    const redis = new RedisClient(redisOptions(own.url.replace('127.0.0.1', '[::1]'), 'worker'));
-    opened.push(redis);
-    assert.equal(await redis.ping(), 'PONG');
   });
 });

@@ -21,20 +21,6 @@ describe('openRedis', () => {
     await redis.close();
   });
 
-  it('has no trouble once connected, and tells of each connection', async () => {
-    const link = open(redis.url);
-    let connections = 0;
-    link.onReady(() => (connections += 1));
-    assert.match(link.trouble ?? '', /not connected yet/);
-    await until(() => link.trouble === undefined, 'connected');
-    await redis.kill();
-    await until(() => link.trouble !== undefined, 'the loss is seen');
-    assert.match(link.trouble ?? '', /^Redis at 127\.0\.0\.1:\d+/);
-    await redis.start();
-    await until(() => link.trouble === undefined, 'connected again');
-    assert.equal(connections, 2);
-  });
-
   it('reports a refused login, without the password, and tries it again', async () => {
     const url = new URL(redis.url);
     url.password = 'mistyped';
