@@ -37,17 +37,6 @@ export function describePatches(api: () => Connection): void {
       const metadata = await patched('merge', path, { metadata: { finalizers: [TWO] } });
       assert.deepEqual(at(metadata, 'finalizers'), [TWO]);
     });
-
-    it('of one field keeps what concurrent patches write', async () => {
-      const path = await newSecret({});
-      await Promise.all(
-        ['a', 'b', 'c', 'd'].map((key) =>
-          patched('merge', path, { metadata: { labels: { [key]: '1' } } }),
-        ),
-      );
-      const labels = at(await api().read(path), 'metadata', 'labels');
-      assert.deepEqual(labels, { a: '1', b: '1', c: '1', d: '1' });
-    });
   });
 
   it('a JSON patch adds, replaces and removes', async () => {

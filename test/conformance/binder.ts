@@ -49,25 +49,22 @@ function describeRequests(api: () => Connection): void {
       assert.equal(at(body, 'metadata', 'name'), claimName);
     });
 
-    it('gets no annotation before a node is selected with WaitForFirstConsumer', async () => {
-      const { path, namespace } = await waitingClaim(api());
+    it('gets the annotations only when a node is selected with WaitForFirstConsumer', async () => {
+      const className = await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' });
+      const { path, namespace } = await newClaim(api(), className);
       await eventOf(api(), namespace, 'WaitForFirstConsumer');
       assert.equal(at(await api().read(path), 'metadata', 'annotations'), undefined);
-    });
-
-    it('gets the annotations when a node is selected', async () => {
-      const { path } = await waitingClaim(api());
-      await selectNode(api(), path, 'node-1');
+      const selected = { [SELECTED_NODE]: 'node-1' };
+      await api().patch('merge', path, { metadata: { annotations: selected } });
       const { body } = await api().until(
         path,
         (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined,
       );
-      const annotations = {
-        [SELECTED_NODE]: 'node-1',
+      assert.deepEqual(at(body, 'metadata', 'annotations'), {
+        ...selected,
         [STORAGE_PROVISIONER]: DRIVER,
         [BETA_STORAGE_PROVISIONER]: DRIVER,
-      };
-      assert.deepEqual(at(body, 'metadata', 'annotations'), annotations);
+      });
     });
 
     it('gets ProvisioningFailed until its class exists, then the annotations', async () => {
@@ -83,16 +80,14 @@ function describeRequests(api: () => Connection): void {
 
 function describeBinding(api: () => Connection): void {
   describe('a volume that a provisioner created for a claim', () => {
-    it('is Bound, with unchanged claimRef and annotations', async () => {
-      const { volumePath, made } = await boundPair(api());
-      const stored = await api().read(volumePath);
-      assert.equal(at(stored, 'status', 'phase'), 'Bound');
-      assert.deepEqual(at(stored, 'spec', 'claimRef'), at(made, 'spec', 'claimRef'));
-      assert.deepEqual(at(stored, 'metadata', 'annotations'), { [PROVISIONED_BY]: DRIVER });
-    });
-
-    it('is named by the Bound claim, which has the binding annotations', async () => {
-      const { path, volumeName } = await boundPair(api());
+    it('is Bound, with unchanged claimRef and annotations; so is the claim, with its size', async () => {
+      const { path, volumeName, volumePath, made } = await boundPair(api(), {
+        spec: { capacity: { storage: '3Gi' }, accessModes: ['ReadWriteOnce', 'ReadOnlyMany'] },
+      });
+      const pv = await api().read(volumePath);
+      assert.equal(at(pv, 'status', 'phase'), 'Bound');
+      assert.deepEqual(at(pv, 'spec', 'claimRef'), at(made, 'spec', 'claimRef'));
+      assert.deepEqual(at(pv, 'metadata', 'annotations'), { [PROVISIONED_BY]: DRIVER });
       const stored = await api().read(path);
       assert.equal(at(stored, 'spec', 'volumeName'), volumeName);
       assert.deepEqual(at(stored, 'metadata', 'annotations'), {
@@ -101,13 +96,7 @@ function describeBinding(api: () => Connection): void {
         [STORAGE_PROVISIONER]: DRIVER,
         [BETA_STORAGE_PROVISIONER]: DRIVER,
       });
-    });
-
-    it('determines size and modes in the status of the claim', async () => {
-      const { path } = await boundPair(api(), {
-        spec: { capacity: { storage: '3Gi' }, accessModes: ['ReadWriteOnce', 'ReadOnlyMany'] },
-      });
-      assert.deepEqual(at(await api().read(path), 'status'), {
+      assert.deepEqual(at(stored, 'status'), {
         phase: 'Bound',
         accessModes: ['ReadWriteOnce', 'ReadOnlyMany'],
         capacity: { storage: '3Gi' },
@@ -140,22 +129,6 @@ function describeBinding(api: () => Connection): void {
       assert.equal(at(stored, 'spec', 'claimRef', 'kind'), 'PersistentVolumeClaim');
     });
 
-    it('gets the uid of the claim that its claimRef names', async () => {
-      const className = unique('class');
-      const namespace = await api().namespace();
-      const name = unique('pv');
-      await api().create(
-        VOLUMES,
-        volume(name, { spec: { storageClassName: className, claimRef: { namespace, name: 'a' } } }),
-      );
-      const stored = await api().create(
-        paths(namespace).claims,
-        claim('a', { spec: { storageClassName: className } }),
-      );
-      const { body } = await api().until(`${VOLUMES}/${name}`, isIn('Bound'));
-      assert.equal(at(body, 'spec', 'claimRef', 'uid'), textAt(stored, 'metadata', 'uid'));
-    });
-
     it('is bound to the claim that names it', async () => {
       const className = unique('class');
       const name = unique('pv');
@@ -165,39 +138,20 @@ function describeBinding(api: () => Connection): void {
       // The claim named its volume, so it has no annotation that the controller chose the volume.
       assert.deepEqual(at(body, 'metadata', 'annotations'), { [BIND_COMPLETED]: 'yes' });
     });
-
-    it('is left to the scheduler with WaitForFirstConsumer, and a node selected too', async () => {
-      const className = await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' });
-      const name = await availableVolume(api(), { storageClassName: className });
-      const made = await newClaim(api(), className);
-      await eventOf(api(), made.namespace, 'WaitForFirstConsumer');
-      await selectNode(api(), made.path, 'node-1');
-      await api().until(made.path, (reply) => annotation(reply, STORAGE_PROVISIONER) === DRIVER);
-      assert.equal(at(await api().read(`${VOLUMES}/${name}`), 'status', 'phase'), 'Available');
-      assert.equal(at(await api().read(made.path), 'spec', 'volumeName'), undefined);
-    });
   });
 }
 
 function describeReleasing(api: () => Connection): void {
   describe('a deleted claim', () => {
-    it('leaves its volume Released with an unchanged claimRef', async () => {
-      const { path, volumePath, uid } = await boundPair(api());
+    it('leaves its volume Released, which no new claim with its name gets', async () => {
+      const { path, volumePath, uid, namespace, className } = await boundPair(api());
       await api().call('DELETE', path);
       await api().until(path, isAbsent);
       const { body } = await api().until(volumePath, isIn('Released'));
       assert.equal(at(body, 'spec', 'claimRef', 'uid'), uid);
       assert.equal(at(body, 'metadata', 'deletionTimestamp'), undefined);
-    });
-
-    it('does not give its volume to a new claim with its name', async () => {
-      const { path, volumePath, namespace, className } = await boundPair(api());
-      await api().call('DELETE', path);
-      await api().until(volumePath, isIn('Released'));
-      await api().create(
-        paths(namespace).claims,
-        claim('a', { spec: { storageClassName: className } }),
-      );
+      const spec = { storageClassName: className };
+      await api().create(paths(namespace).claims, claim('a', { spec }));
       await api().until(path, (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined);
       assert.equal(at(await api().read(volumePath), 'status', 'phase'), 'Released');
       assert.equal(at(await api().read(path), 'status', 'phase'), 'Pending');
@@ -261,17 +215,6 @@ async function newClaim(
     claim('a', { spec: { storageClassName: className, ...spec } }),
   );
   return { namespace, claimName: 'a', uid: textAt(stored, 'metadata', 'uid'), path: `${claims}/a` };
-}
-
-/** A claim that waits for its first consumer. */
-async function waitingClaim(api: Connection) {
-  const className = await newClass(api, { volumeBindingMode: 'WaitForFirstConsumer' });
-  return { ...(await newClaim(api, className)), className };
-}
-
-/** Selects a node for a claim as the scheduler does, or removes the selection. */
-function selectNode(api: Connection, path: string, node: string | null): Promise<Reply> {
-  return api.patch('merge', path, { metadata: { annotations: { [SELECTED_NODE]: node } } });
 }
 
 /** Creates a volume as an administrator does.

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import type { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, request } from 'undici';
 
@@ -115,11 +117,8 @@ export class Connection {
 
   /** Opens a watch, which `close` ends. */
   async watch(path: string, query: CallOptions['query'] = {}): Promise<WatchStream> {
-    const { statusCode, body } = await this.#send('GET', path, {
-      query: { ...query, watch: true },
-    });
-    if (statusCode !== 200) return new WatchStream(statusCode, [await body.text()]);
-    const stream = new WatchStream(statusCode, body, () => body.destroy());
+    const { body } = await this.#send('GET', path, { query: { ...query, watch: true } });
+    const stream = new WatchStream(body);
     this.#watches.add(stream);
     return stream;
   }
@@ -177,40 +176,30 @@ export class Connection {
 
 /** The events of one watch, in order. */
 export class WatchStream {
-  readonly status: number;
-  readonly #events: WatchEvent[] = [];
-  readonly #destroy: () => void;
-  #notify: () => void = () => {};
-  #hasEnded = false;
+  readonly #body: Readable;
+  readonly #lines: AsyncIterator<string>;
 
-  constructor(
-    status: number,
-    chunks: AsyncIterable<Uint8Array | string> | Iterable<string>,
-    destroy: () => void = () => {},
-  ) {
-    this.status = status;
-    this.#destroy = destroy;
-    void this.#read(chunks);
+  constructor(body: Readable) {
+    this.#body = body;
+    this.#lines = linesOf(body);
   }
 
-  /** @returns the next event; undefined if the server ended the stream
+  /** A refusal is a Status instead of an event and counts as an ERROR event, because some servers
+   * send one and some the other.
+   * @returns the next event; undefined if the server ended the stream
    * @throws Error after 20 s */
   async next(): Promise<WatchEvent | undefined> {
-    const deadline = Date.now() + EVENT_WITHIN_MS;
-    for (;;) {
-      const event = this.#events.shift();
-      if (event !== undefined || this.#hasEnded) return event;
-      await new Promise<void>((done, fail) => {
-        const timer = setTimeout(
-          () => fail(new Error(`no event within ${EVENT_WITHIN_MS} ms`)),
-          deadline - Date.now(),
-        );
-        this.#notify = () => {
-          clearTimeout(timer);
-          done();
-        };
-      });
-    }
+    const late = AbortSignal.timeout(EVENT_WITHIN_MS);
+    const [line] = await Promise.race([
+      this.#lines.next().then(({ value, done }) => (done === true ? [] : [value])),
+      once(late, 'abort').then(() => Promise.reject(new Error('no event in time'))),
+    ]);
+    if (line === undefined) return undefined;
+    const object: unknown = JSON.parse(line);
+    const type = at(object, 'type');
+    return typeof type === 'string'
+      ? { type, object: at(object, 'object') }
+      : { type: 'ERROR', object };
   }
 
   /** The next `count` events as `TYPE name`, without bookmarks. */
@@ -226,40 +215,22 @@ export class WatchStream {
   }
 
   close(): void {
-    this.#destroy();
+    this.#body.destroy();
   }
+}
 
-  async #read(chunks: AsyncIterable<Uint8Array | string> | Iterable<string>): Promise<void> {
-    const decoder = new TextDecoder();
-    let rest = '';
-    const addLines = (text: string): void => {
-      const lines = (rest + text).split('\n');
+async function* linesOf(body: Readable): AsyncGenerator<string, undefined> {
+  let rest = '';
+  try {
+    for await (const chunk of body.setEncoding('utf8')) {
+      const lines = (rest + String(chunk)).split('\n');
       rest = lines.pop() ?? '';
-      for (const line of lines) if (line !== '') this.#add(JSON.parse(line));
-      this.#notify();
-    };
-    try {
-      for await (const chunk of chunks)
-        addLines(
-          typeof chunk === 'string' ? `${chunk}\n` : decoder.decode(chunk, { stream: true }),
-        );
-    } catch {
-      // This client or the server closed the connection: the watch has ended.
+      yield* lines.filter((line) => line !== '');
     }
-    this.#hasEnded = true;
-    this.#notify();
+  } catch {
+    // This client or the server closed the connection: the watch has ended.
   }
-
-  /** Adds an event. A refusal is a Status instead of an event and counts as an ERROR event, because
-   * some servers send one and some the other. */
-  #add(line: unknown): void {
-    const type = at(line, 'type');
-    this.#events.push(
-      typeof type === 'string'
-        ? { type, object: at(line, 'object') }
-        : { type: 'ERROR', object: line },
-    );
-  }
+  if (rest !== '') yield rest;
 }
 
 /** The prefix with a random suffix. */

@@ -22,7 +22,6 @@ const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
 export function describeScheduler(name: string, open: () => Promise<ApiServerUnderTest>): void {
   describeServer(`scheduler: ${name}`, open, (api) => {
     describeWaitingClaims(api);
-    describeRefusals(api);
   });
 }
 
@@ -67,12 +66,8 @@ function describeWaitingClaims(api: () => Connection): void {
       const { claimPath } = await scene.podWithClaim({ allowedTopologies });
       await selectedNode(api(), claimPath, scene.node('two'));
     });
-  });
-}
 
-function describeRefusals(api: () => Connection): void {
-  describe('a pod that fits on no node', () => {
-    it('says that its volume is elsewhere', async () => {
+    it('says that its volume is elsewhere if it fits on no node', async () => {
       const scene = await openScene(api(), ['one']);
       const { claimPath } = await scene.podWithClaim();
       await selectedNode(api(), claimPath);
