@@ -36,16 +36,6 @@ export const NO_HANDLE: Handle = 0;
 /** Of the volume, after a deletion that should never have happened. */
 export const WRONGLY_DELETED: Handle = 99;
 
-const PV_PHASES = ['none', 'written', 'bound', 'released'] as const;
-
-/** Whose term is in Redis. `other`: that of a leader that is over; `later`: of one that led after
- * the former leader. */
-const TERMS = ['none', 'leader', 'former leader', 'other', 'later'] as const;
-
-const JOB_KINDS = ['creation', 'deletion'] as const;
-const JOB_PHASES = ['waiting', 'active', 'finished'] as const;
-const LOCKS = ['none', 'worker 1', 'worker 2', 'ended'] as const;
-
 /** Index of a worker. */
 export type WorkerId = 0 | 1;
 export const WORKER_IDS: readonly WorkerId[] = [0, 1];
@@ -55,7 +45,8 @@ export const RUN_OF: readonly [Run, Run] = ['worker 1', 'worker 2'];
 /** What Redis holds. */
 export interface RedisData {
   job: Job | undefined;
-  term: (typeof TERMS)[number];
+  /** Whose. `other`: of a leader that is over; `later`: of one that led after the former leader. */
+  term: 'none' | 'leader' | 'former leader' | 'other' | 'later';
 }
 
 /** Redis' data as they were before some change, to which it may go back. */
@@ -65,21 +56,18 @@ interface RedisCopy {
   isSameRun: [boolean, boolean];
 }
 
-const LEADER_STEPS = [
-  'dead',
-  'begin',
-  'list the journal',
-  'drop the jobs of before',
-  'idle',
-  'await the journal write',
-  'add the job',
-  'remove the entry',
-  'remove the job',
-] as const;
-
 export interface Leader {
   /** What it does next. */
-  step: (typeof LEADER_STEPS)[number];
+  step:
+    | 'dead'
+    | 'begin'
+    | 'list the journal'
+    | 'drop the jobs of before'
+    | 'idle'
+    | 'await the journal write'
+    | 'add the job'
+    | 'remove the entry'
+    | 'remove the job';
   knowsHistory: boolean;
   /** The claim's entry, as it remembers it; while a journal write is under way, as it sent it. */
   hasEntry: boolean;
@@ -87,20 +75,17 @@ export interface Leader {
   mustAddAgain: boolean;
 }
 
-const FORMER_LEADER_STEPS = [
-  'none',
-  'begin',
-  'await the journal write',
-  'add the job',
-  'drop the jobs of before',
-  'remove the entry',
-  'add the job again',
-  'write the journal',
-] as const;
-
 /** A leader that was replaced and may still take one step. */
 export interface FormerLeader {
-  step: (typeof FORMER_LEADER_STEPS)[number];
+  step:
+    | 'none'
+    | 'begin'
+    | 'await the journal write'
+    | 'add the job'
+    | 'drop the jobs of before'
+    | 'remove the entry'
+    | 'add the job again'
+    | 'write the journal';
   knowsHistory: boolean;
   /** The journal is still at the version that it knows. */
   knowsVersion: boolean;
@@ -172,7 +157,7 @@ export const MAX_CALLS = 3;
 
 export interface State {
   isClaimThere: boolean;
-  pv: { phase: (typeof PV_PHASES)[number]; handle: Handle };
+  pv: { phase: 'none' | 'written' | 'bound' | 'released'; handle: Handle };
   /** The volume of the claim's name in the driver. */
   volume: Handle;
   /** The journal has an entry of the claim. It counts under every history of Redis. */
@@ -250,79 +235,57 @@ function copyOfData({ term, job }: RedisData): RedisData {
 /** Of the key that is being written: making an array for each takes time. */
 const bytes = Buffer.alloc(128);
 let length = 0;
+/** A byte for each value that a field can have. */
+const codes = new Map<unknown, number>();
 
-function put(value: number | boolean): void {
-  bytes[length++] = Number(value);
+function put(value: unknown): void {
+  let code = codes.get(value);
+  if (code === undefined) codes.set(value, (code = codes.size));
+  bytes[length++] = code;
 }
 
-function putUntil(until: Until): void {
-  put(until === undefined ? 0 : until + 1);
+function putFields<T>(object: T, fields: readonly (keyof T)[]): void {
+  for (const field of fields) put(object[field]);
 }
+
+function fieldsOf<T extends object>(object: T): readonly (keyof T)[] {
+  return Object.keys(object) as (keyof T)[];
+}
+
+const JOB_FIELDS = ['kind', 'phase', 'isOfHistory', 'until', 'isNew', 'lock'] as const;
+const CALL_FIELDS = ['kind', 'caller', 'left', 'handle'] as const;
+const LEADER_FIELDS = ['step', 'knowsHistory', 'hasEntry', 'mustAddAgain'] as const;
+const FORMER_LEADER_FIELDS = fieldsOf(NO_FORMER_LEADER);
+const WORKER_FIELDS = fieldsOf(IDLE_WORKER);
 
 /** One byte a field. Equal states have equal keys: the order of calls says nothing, so they are
  * sorted. */
 export function keyOf(state: State): string {
   length = 0;
-  put(state.isClaimThere);
-  put(PV_PHASES.indexOf(state.pv.phase));
-  put(state.pv.handle);
-  put(state.volume);
-  put(state.isInJournal);
+  const { pv, redisCopy, calls } = state;
+  putFields(state, ['isClaimThere', 'volume', 'isInJournal']);
+  putFields(pv, ['phase', 'handle']);
   putData(state.redis);
-  const { redisCopy, leader, formerLeader, calls, faults } = state;
   put(redisCopy !== undefined);
   if (redisCopy) putData(redisCopy.data);
   for (const isSame of redisCopy?.isSameRun ?? []) put(isSame);
-  put(LEADER_STEPS.indexOf(leader.step));
-  put(leader.knowsHistory);
-  put(leader.hasEntry);
-  put(leader.mustAddAgain);
-  put(FORMER_LEADER_STEPS.indexOf(formerLeader.step));
-  put(formerLeader.knowsHistory);
-  put(formerLeader.knowsVersion);
-  put(formerLeader.mustAddAgain);
-  for (const worker of state.workers) putWorker(worker);
+  putFields(state.leader, LEADER_FIELDS);
+  putFields(state.formerLeader, FORMER_LEADER_FIELDS);
+  for (const worker of state.workers) putFields(worker, WORKER_FIELDS);
   calls.sort((a, b) => rankOf(b) - rankOf(a));
   put(calls.length);
-  for (const call of calls) putCall(call);
-  for (const fault of FAULTS) put(faults[fault]);
+  for (const call of calls) putFields(call, CALL_FIELDS);
+  putFields(state.faults, FAULTS);
   return bytes.toString('latin1', 0, length);
 }
 
 function putData({ term, job }: RedisData): void {
-  put(TERMS.indexOf(term));
+  put(term);
   put(job !== undefined);
-  if (job === undefined) return;
-  put(JOB_KINDS.indexOf(job.kind));
-  put(JOB_PHASES.indexOf(job.phase));
-  put(job.isOfHistory);
-  putUntil(job.until);
-  put(job.isNew);
-  put(LOCKS.indexOf(job.lock));
-}
-
-function putWorker(worker: Worker): void {
-  put(WORKER_STEPS.indexOf(worker.step));
-  put(worker.isOfHistory);
-  put(worker.isFirstRun);
-  put(worker.sawClaim);
-  putUntil(worker.until);
-  put(worker.doubtLeft);
-  put(worker.beganInDoubt);
-  put(worker.sendLeft);
-  put(worker.writeLeft);
-  put(worker.handle);
-  put(worker.isPvSame);
-}
-
-function putCall({ kind, caller, left, handle }: Call): void {
-  put(JOB_KINDS.indexOf(kind));
-  put(CALLERS.indexOf(caller));
-  put(left);
-  put(handle);
+  if (job) putFields(job, JOB_FIELDS);
 }
 
 function rankOf({ kind, caller, left, handle }: Call): number {
-  const place = JOB_KINDS.indexOf(kind) * CALLERS.length + CALLERS.indexOf(caller);
+  const place = Number(kind === 'deletion') * CALLERS.length + CALLERS.indexOf(caller);
   return (place * 8 + left) * 128 + handle;
 }
