@@ -65,18 +65,33 @@ describe('judge', () => {
     }
   });
 
-  it('reports a volume that no PV names', () =>
-    assert.deepEqual(countViolations({ ...removed, driverVolumes: bound.driverVolumes }), {
-      leaked: 1,
-    }));
+  const pending = { name: 'c2', uid: 'u2', isBound: false };
+  for (const [what, evidence, found] of [
+    ['a volume that no PV names', { ...removed, driverVolumes: bound.driverVolumes }, 'leaked'],
+    ['a claim that is not Bound', { ...bound, claims: [claim, pending] }, 'lost'],
+    [
+      'two volumes for one claim at once',
+      { ...bound, calls: [...bound.calls, ...creates(40, 3, 'h2')] },
+      'twice',
+    ],
+    [
+      'a deletion while the claim existed',
+      { ...removed, claims: [{ ...claim, deleteSentMs: 31 }] },
+      'wrong',
+    ],
+    ['a deletion without one of the claim', { ...removed, claims: [claim] }, 'wrong'],
+    [
+      'a deletion of a PV that was never Released',
+      { ...removed, volumes: [{ ...volume, isThere: false }] },
+      'wrong',
+    ],
+    ['a Bound PV whose volume is gone', { ...bound, driverVolumes: [] }, 'missing'],
+  ] as const)
+    it(`reports ${what}`, () => assert.deepEqual(countViolations(evidence), { [found]: 1 }));
 
-  it('reports a claim that is not Bound, unless it was deleted', () => {
-    const pending = { name: 'c2', uid: 'u2', isBound: false };
-    assert.deepEqual(countViolations({ ...bound, claims: [claim, pending] }), { lost: 1 });
-    assert.deepEqual(
-      countViolations({ ...bound, claims: [claim, { ...pending, deleteSentMs: 5 }] }),
-      {},
-    );
+  it('asks nothing of a claim that was deleted before it was Bound', () => {
+    const claims = [claim, { ...pending, deleteSentMs: 5 }];
+    assert.deepEqual(countViolations({ ...bound, claims }), {});
   });
 
   it('counts a volume that was created again after its deletion, as no violation', () => {
@@ -87,22 +102,4 @@ describe('judge', () => {
     const leaked = [{ handle: 'h2', name: NAME }];
     assert.deepEqual(countViolations({ ...remade, driverVolumes: leaked }), { leaked: 1 });
   });
-
-  it('reports two volumes for one claim at once', () => {
-    const calls = [...bound.calls, ...creates(40, 3, 'h2')];
-    assert.deepEqual(countViolations({ ...bound, calls }), { twice: 1 });
-  });
-
-  it('reports a deletion while the claim existed or the PV was never Released', () => {
-    assert.deepEqual(countViolations({ ...removed, claims: [{ ...claim, deleteSentMs: 31 }] }), {
-      wrong: 1,
-    });
-    assert.deepEqual(countViolations({ ...removed, claims: [claim] }), { wrong: 1 });
-    assert.deepEqual(countViolations({ ...removed, volumes: [{ ...volume, isThere: false }] }), {
-      wrong: 1,
-    });
-  });
-
-  it('reports a Bound PV whose volume is gone', () =>
-    assert.deepEqual(countViolations({ ...bound, driverVolumes: [] }), { missing: 1 }));
 });
