@@ -5,7 +5,7 @@ import { messageOf } from '#src/runtime/error-message.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { type ProcessContext, runProcess } from '#src/runtime/process.ts';
 import { Connection } from '../test/conformance/connection.ts';
-import { DropInBed } from '../test/harness/drop-in-bed.ts';
+import { type DropInBed, openDropInBed } from '../test/harness/drop-in-bed.ts';
 import { type Program, startProgram } from '../test/harness/program.ts';
 import type { RealControlPlane } from '../test/harness/real-control-plane.ts';
 import { until } from '../test/harness/until.ts';
@@ -57,7 +57,7 @@ async function measure(
   [file = '', ...before]: readonly string[],
 ): Promise<Round> {
   const { kubeconfig } = plane;
-  const bed = await DropInBed.open({ kubeconfig, namespace: 'default' });
+  const bed = await openDropInBed({ kubeconfig, namespace: 'default' });
   const socket = `--csi-address=${bed.driver.socket}`;
   const lease = '--leader-election-namespace=default';
   const args = [...before, socket, `--kubeconfig=${kubeconfig}`, lease, ...splitArgs(flags.args)];

@@ -6,14 +6,17 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, request } from 'undici';
 
 /** Address and credentials of the API server that a suite tests. */
-export interface ApiServerUnderTest {
+export interface ApiServerUnderTest extends ApiServerAccess {
+  close(): Promise<void>;
+}
+
+export interface ApiServerAccess {
   /** Base address without a trailing slash. */
   readonly url: string;
   /** PEM texts: the trusted authority, and a client certificate with its key. */
   readonly tls?: { readonly ca?: string; readonly cert?: string; readonly key?: string };
   /** Bearer token of a cluster administrator, if there is no client certificate. */
   readonly token?: string;
-  close(): Promise<void>;
 }
 
 /** A JSON object or array. */
@@ -57,14 +60,14 @@ const CONDITION_WITHIN_MS = 60_000;
 
 /** Sends plain HTTP requests to one API server, without a client library. */
 export class Connection {
-  readonly #server: ApiServerUnderTest;
+  readonly #server: ApiServerAccess;
   readonly #agent: Agent;
   /** Has no client certificate; used for requests with their own token. */
   readonly #anonymous: Agent;
   readonly #watches = new Set<WatchStream>();
   readonly #created: string[] = [];
 
-  constructor(server: ApiServerUnderTest) {
+  constructor(server: ApiServerAccess) {
     this.#server = server;
     const ca = server.tls?.ca === undefined ? {} : { ca: server.tls.ca };
     this.#agent = new Agent({ bodyTimeout: 0, connect: { ...server.tls } });
@@ -143,12 +146,17 @@ export class Connection {
   /** Deletes the created objects in reverse order, removes their finalizers, and closes all
    * connections. */
   async close(): Promise<void> {
-    for (const watch of this.#watches) watch.close();
     for (const path of this.#created.toReversed()) {
       const { body } = await this.call('DELETE', path);
       const hasFinalizers = Array.isArray(at(body, 'metadata', 'finalizers'));
       if (hasFinalizers) await this.patch('merge', path, { metadata: { finalizers: null } });
     }
+    await this.end();
+  }
+
+  /** Closes all connections. */
+  async end(): Promise<void> {
+    for (const watch of this.#watches) watch.close();
     await Promise.all([this.#agent.destroy(), this.#anonymous.destroy()]);
   }
 

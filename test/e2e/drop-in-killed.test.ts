@@ -3,7 +3,7 @@ import { after, before, describe, it } from 'node:test';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, leases, volumes } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { DropInBed } from '../harness/drop-in-bed.ts';
+import { type DropInBed, openDropInBed } from '../harness/drop-in-bed.ts';
 import type { SutlerProcess as DropIn } from '../harness/program.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
@@ -22,7 +22,7 @@ describe('a drop-in without a file of its own', () => {
     cluster = await openSandboxCluster({ binder: true });
     closers.add('cluster', () => cluster.close());
     const { kubeconfig } = cluster;
-    bed = await DropInBed.open({ kubeconfig, namespace: 'default', driverDelayMs: 300 });
+    bed = await openDropInBed({ kubeconfig, namespace: 'default', driverDelayMs: 300 });
   });
   after(async () => {
     assert.deepEqual([...(await bed.close()), ...(await closers.close())], []);

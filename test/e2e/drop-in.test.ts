@@ -5,7 +5,7 @@ import { after, before, describe, it } from 'node:test';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { DropInBed } from '../harness/drop-in-bed.ts';
+import { type DropInBed, openDropInBed } from '../harness/drop-in-bed.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
 
@@ -25,7 +25,7 @@ describe('sutler in the place of external-provisioner', () => {
   before(async () => {
     const { kubeconfig, close } = await openSandboxCluster({ binder: true });
     closers.add('cluster', close);
-    bed = await DropInBed.open({ kubeconfig, namespace: 'default', driverDelayMs: 200 });
+    bed = await openDropInBed({ kubeconfig, namespace: 'default', driverDelayMs: 200 });
   });
   after(async () => {
     assert.deepEqual([...(await bed.close()), ...(await closers.close())], []);

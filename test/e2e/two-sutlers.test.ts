@@ -6,7 +6,7 @@ import type { Claim, Event, Volume } from '#src/kube/objects.ts';
 import { claims, events, volumes } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
-import { DropInBed } from '../harness/drop-in-bed.ts';
+import { type DropInBed, type DropInOptions, openDropInBed } from '../harness/drop-in-bed.ts';
 import type { SutlerProcess as DropIn } from '../harness/program.ts';
 import { DRIVER, ProcessBed } from '../harness/process-bed.ts';
 import type { Running } from '../harness/run-main.ts';
@@ -38,9 +38,9 @@ describe('sutlers of three drivers in one cluster and namespace', () => {
     kube = await cluster.client();
     const openDropIn = async (
       driverName: string,
-      onCall?: Parameters<typeof DropInBed.open>[0]['onCall'],
+      onCall?: DropInOptions['onCall'],
     ): Promise<DropInBed> => {
-      const bed = await DropInBed.open({ kubeconfig, namespace: 'default', driverName, onCall });
+      const bed = await openDropInBed({ kubeconfig, namespace: 'default', driverName, onCall });
       closers.add(driverName, async () => assert.deepEqual(await bed.close(), []));
       return bed;
     };

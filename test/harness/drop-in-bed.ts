@@ -1,17 +1,19 @@
+import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { leaseName } from '#src/election/lease.ts';
-import { type ListedEntry, listJournal } from '#src/journal/list-journal.ts';
+import { listJournal } from '#src/journal/list-journal.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import type { SampleDriver, SampleDriverOptions } from '../../sandbox/driver/server.ts';
+import type { SampleDriverOptions } from '../../sandbox/driver/server.ts';
 import { type DriverNode, openDriverPlace } from './change-over/driver-place.ts';
-import type { ChurnPlace } from './change-over/scenario.ts';
 import { VolumeLedger } from './change-over/volume-ledger.ts';
 import { startDropIn, type SutlerProcess } from './program.ts';
+import type { RealControlPlane } from './real-control-plane.ts';
 import { type Ended, runSutler } from './run-sutler.ts';
+import { createSmallClaim, isClaimBound } from './small-claim.ts';
 import { until } from './until.ts';
 
 export interface DropInOptions {
@@ -28,123 +30,99 @@ export interface DropInOptions {
   readonly onCall?: SampleDriverOptions['onCall'];
 }
 
-/** A driver, a class, and containers of sutler in the place of external-provisioner's. */
-export class DropInBed implements ChurnPlace {
-  readonly kube: ChurnPlace['kube'];
-  readonly namespace: string;
-  readonly className: string;
-  readonly driverName: string;
-  readonly ledger: VolumeLedger;
-  readonly driver: SampleDriver;
-  readonly #folder: string;
-  /** With the rights of sutler. */
-  readonly ownKubeconfig: string;
-  readonly #closers: Closers;
-  #started = 0;
+export type DropInBed = Awaited<ReturnType<typeof openDropInBed>>;
 
-  private constructor(
-    parts: Pick<DropInBed, 'kube' | 'namespace' | 'className' | 'driverName' | 'ledger' | 'driver'>,
-    own: { readonly folder: string; readonly kubeconfig: string; readonly closers: Closers },
-  ) {
-    this.kube = parts.kube;
-    this.namespace = parts.namespace;
-    this.className = parts.className;
-    this.driverName = parts.driverName;
-    this.ledger = parts.ledger;
-    this.driver = parts.driver;
-    this.#folder = own.folder;
-    this.ownKubeconfig = own.kubeconfig;
-    this.#closers = own.closers;
-  }
+/** Starts a driver and creates its class, for containers of sutler in the place of
+ * external-provisioner's. */
+export async function openDropInBed(o: DropInOptions) {
+  const { kubeconfig, namespace, ownKubeconfig = kubeconfig, driverDelayMs = 0 } = o;
+  const { driverName = `drop-in-${Date.now().toString(36)}.csi.example` } = o;
+  const closers = new Closers();
+  const folder = await mkdtemp(join(tmpdir(), 'sutler-drop-in-'));
+  closers.add('folder', () => rm(folder, { recursive: true, force: true }));
+  const ledger = new VolumeLedger(() => false);
+  const { driver, kube, className } = await openDriverPlace({
+    kubeconfig,
+    folder,
+    ledger,
+    closers,
+    name: driverName,
+    delayMs: driverDelayMs,
+    node: o.driverNode,
+    onCall: o.onCall,
+  });
+  let started = 0;
+  return {
+    kube,
+    namespace,
+    className,
+    driverName,
+    ledger,
+    driver,
+    handles: (): readonly string[] => driver.volumes().map(({ handle }) => handle),
 
-  static async open(o: DropInOptions): Promise<DropInBed> {
-    const { kubeconfig, namespace, driverDelayMs = 0 } = o;
-    const { driverName = `drop-in-${Date.now().toString(36)}.csi.example` } = o;
-    const closers = new Closers();
-    const folder = await mkdtemp(join(tmpdir(), 'sutler-drop-in-'));
-    closers.add('folder', () => rm(folder, { recursive: true, force: true }));
-    const ledger = new VolumeLedger(() => false);
-    const { driverNode: node, onCall } = o;
-    const options = { name: driverName, delayMs: driverDelayMs, node, onCall };
-    const place = { kubeconfig, folder, ledger, closers, ...options };
-    const { driver, kube, className } = await openDriverPlace(place);
-    const own = { folder, kubeconfig: o.ownKubeconfig ?? kubeconfig, closers };
-    const parts = { kube, namespace, className, driverName, ledger, driver };
-    return new DropInBed(parts, own);
-  }
+    /** Starts a container with upstream's arguments. Resolves when it listens.
+     * @param env      beside PATH and TMPDIR
+     * @param program  external-provisioner, in the place of sutler */
+    async start(
+      args: readonly string[] = [],
+      env: Readonly<Record<string, string>> = {},
+      program?: string,
+    ): Promise<SutlerProcess> {
+      started += 1;
+      const dropIn = await startDropIn({
+        args: [`--kubeconfig=${ownKubeconfig}`, ...args],
+        socket: driver.socket,
+        namespace,
+        env: { TMPDIR: folder, HOSTNAME: `container-${started}`, ...env },
+        program,
+      });
+      closers.add('provisioner', () => dropIn.stop());
+      return dropIn;
+    },
 
-  handles(): readonly string[] {
-    return this.driver.volumes().map(({ handle }) => handle);
-  }
+    /** Runs a command in the container that was started last, as `kubectl exec` does. */
+    exec: (...args: readonly string[]): Promise<Ended> => runSutler(args, { TMPDIR: folder }),
 
-  /** Starts a container with upstream's arguments. Resolves when it listens.
-   * @param env      beside PATH and TMPDIR
-   * @param program  external-provisioner, in the place of sutler */
-  async start(
-    args: readonly string[] = [],
-    env: Readonly<Record<string, string>> = {},
-    program?: string,
-  ): Promise<SutlerProcess> {
-    this.#started += 1;
-    const dropIn = await startDropIn({
-      args: [`--kubeconfig=${this.ownKubeconfig}`, ...args],
-      socket: this.driver.socket,
-      namespace: this.namespace,
-      env: { TMPDIR: this.#folder, HOSTNAME: `container-${this.#started}`, ...env },
-      program,
-    });
-    this.#closers.add('provisioner', () => dropIn.stop());
-    return dropIn;
-  }
+    createClaim: (
+      name: string,
+      annotations: Readonly<Record<string, string>> = {},
+      storageClassName = className,
+    ): Promise<Claim> =>
+      createSmallClaim(kube, { name, namespace, annotations }, { storageClassName }),
+    readClaim: (name: string) => kube.get<Claim>(claims, { namespace, name }),
+    isBound: (name: string) => isClaimBound(kube, { namespace, name }),
 
-  /** Runs a command in the container that was started last, as `kubectl exec` does.
-   * @returns what it printed, and how it ended */
-  exec(...args: readonly string[]): Promise<Ended> {
-    return runSutler(args, { TMPDIR: this.#folder });
-  }
+    /** The claims that the journal has. */
+    readJournal: () =>
+      listJournal(kube, { driver: driverName, lease: leaseName(driverName), namespace }),
 
-  createClaim(
-    name: string,
-    annotations: Readonly<Record<string, string>> = {},
-    storageClassName = this.className,
-  ): Promise<Claim> {
-    return this.kube.create<Claim>(claims, this.namespace, {
-      apiVersion: 'v1',
-      kind: 'PersistentVolumeClaim',
-      metadata: { name, namespace: this.namespace, annotations },
-      spec: {
-        storageClassName,
-        accessModes: ['ReadWriteOnce'],
-        resources: { requests: { storage: '1Mi' } },
-      },
-    });
-  }
+    /** Waits until the driver is at work on one more volume. */
+    async untilCreating(create: () => Promise<unknown>): Promise<void> {
+      const calls = (): number => driver.counts.get('CreateVolume') ?? 0;
+      const before = calls();
+      await create();
+      await until(() => calls() > before, 'the driver is called');
+    },
 
-  readClaim(name: string): Promise<Claim | undefined> {
-    return this.kube.get<Claim>(claims, { namespace: this.namespace, name });
-  }
+    /** Ends everything.
+     * @returns what went wrong */
+    close: (): Promise<readonly Error[]> => closers.close(),
+  };
+}
 
-  async isBound(name: string): Promise<boolean> {
-    return (await this.readClaim(name))?.status?.phase === 'Bound';
-  }
-
-  /** The claims that the journal has. */
-  readJournal(): Promise<readonly ListedEntry[]> {
-    const { driverName: driver, namespace } = this;
-    return listJournal(this.kube, { driver, lease: leaseName(driver), namespace });
-  }
-
-  /** Waits until the driver is at work on one more volume. */
-  async untilCreating(create: () => Promise<unknown>): Promise<void> {
-    const calls = (): number => this.driver.counts.get('CreateVolume') ?? 0;
-    const before = calls();
-    await create();
-    await until(() => calls() > before, 'the driver is called');
-  }
-
-  /** Ends everything.
-   * @returns what went wrong */
-  close(): Promise<readonly Error[]> {
-    return this.#closers.close();
+/** Runs steps on a bed of their own, in a namespace of its own. */
+export async function onDropInBed<T>(
+  { api, kubeconfig }: RealControlPlane,
+  o: Partial<DropInOptions>,
+  run: (bed: DropInBed) => Promise<T>,
+): Promise<T> {
+  const namespace = o.namespace ?? (await api.namespace());
+  const driverName = `${namespace}.csi.example`;
+  const bed = await openDropInBed({ kubeconfig, driverName, ...o, namespace });
+  try {
+    return await run(bed);
+  } finally {
+    assert.deepEqual(await bed.close(), []);
   }
 }

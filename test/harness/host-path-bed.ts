@@ -3,14 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Closers } from '#src/runtime/closers.ts';
-import {
-  at,
-  Connection,
-  type Fields,
-  type Reply,
-  textAt,
-  unique,
-} from '../conformance/connection.ts';
+import { at, type Fields, type Reply, textAt, unique } from '../conformance/connection.ts';
 import { claim, paths, VOLUMES } from '../conformance/objects.ts';
 import { type HostPathOptions, startHostPathDriver } from './host-path-driver.ts';
 import { startDropIn } from './program.ts';
@@ -51,8 +44,7 @@ async function open(
 ) {
   const plane = await realControlPlane(process.env, { binder: true })();
   closers.add('cluster', () => plane.close());
-  const api = new Connection(plane);
-  closers.add('connection', () => api.close());
+  const { api } = plane;
   const folder = await mkdtemp(join(tmpdir(), 'sutler-host-path-'));
   closers.add('folder', () => rm(folder, { recursive: true, force: true }));
   const name = `${unique('hostpath')}.csi.k8s.io`;

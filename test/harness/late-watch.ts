@@ -2,7 +2,7 @@ import http, { createServer, type ServerResponse } from 'node:http';
 import https from 'node:https';
 import { portOf } from './kube-proxy.ts';
 import { statusOf } from './kube-server.ts';
-import type { ApiServerUnderTest } from '../conformance/connection.ts';
+import type { ApiServerAccess } from '../conformance/connection.ts';
 
 /** An API server as a client sees it whose watches are late. Needs no credentials. */
 export interface LateWatch {
@@ -24,7 +24,7 @@ const WATCH = /[?&]watch=(1|true)/;
  * @param late.watches  what the paths of late watches match
  * @param late.wait     how late each part is */
 export async function startLateWatch(
-  { url, tls = {}, token }: Omit<ApiServerUnderTest, 'close'>,
+  { url, tls = {}, token }: ApiServerAccess,
   late: { readonly watches: RegExp; readonly wait: () => Promise<unknown> },
 ): Promise<LateWatch> {
   const { Agent, request } = url.startsWith('https:') ? https : http;

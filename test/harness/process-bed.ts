@@ -4,15 +4,11 @@ import { main as ingestMain } from '#src/ingest/main.ts';
 import { main as jobsMain } from '#src/jobs/main.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, ClaimSpec } from '#src/kube/objects.ts';
-import { claims, classes } from '#src/kube/resources.ts';
+import { classes } from '#src/kube/resources.ts';
 import { processes } from '#src/processes.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import type { Host } from '#src/runtime/process.ts';
-import {
-  type SampleDriver,
-  type SampleDriverOptions,
-  startSampleDriver,
-} from '../../sandbox/driver/server.ts';
+import { type SampleDriverOptions, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from './csi-folder.ts';
 import { startTestGateway } from './csi-gateway.ts';
 import { assertNothingDenied, type RedisUser, redisUsers, urlOf } from './redis-users.ts';
@@ -20,52 +16,66 @@ import { startTestRedis, type TestRedis } from './redis.ts';
 import { runMain, type Running } from './run-main.ts';
 import { runSutler } from './run-sutler.ts';
 import { openSandboxCluster, type SandboxCluster } from './sandbox-cluster.ts';
+import { createSmallClaim, isClaimBound } from './small-claim.ts';
 
-/** What each bed has. */
-interface BedParts {
-  readonly redis: TestRedis;
-  readonly cluster: SandboxCluster;
-  readonly kube: KubeClient;
-  readonly folder: Awaited<ReturnType<typeof makeFolder>>;
-  readonly closers: Closers;
-}
+/** A driver of a bed with its gateway, in a folder of their own. */
+export type BedDriver = Awaited<ReturnType<typeof startDriver>>;
 
-/** Starts a Redis with the users of k8s/redis, and a cluster with a volume binder.
- * @param openCluster  absent: starts the sandbox's */
-async function openParts(
-  openCluster: () => Promise<SandboxCluster> = () => openSandboxCluster({ binder: true }),
-): Promise<BedParts> {
-  const closers = new Closers();
+async function startDriver(name: string, options: Partial<SampleDriverOptions>) {
   const folder = await makeFolder();
-  closers.add('folder', () => folder.remove());
-  const redis = await startTestRedis({ settings: redisUsers() });
-  closers.add('Redis', () => redis.close());
-  closers.add('least rights', () => assertNothingDenied(redis.redis));
-  const cluster = await openCluster();
-  closers.add('cluster', () => cluster.close());
-  return { redis, cluster, kube: await cluster.client(), folder, closers };
+  const driver = await startSampleDriver({
+    socket: folder.file('csi.sock'),
+    dataDir: folder.file('volumes'),
+    ...options,
+  });
+  const listen = { kind: 'unix', path: folder.file('gateway.sock') } as const;
+  const startGateway = () => startTestGateway(folder, { listen, probeTimeoutMs: 5000 });
+  let gateway: { close(): Promise<void> } | undefined = await startGateway();
+  let closing: Promise<void> | undefined;
+  const stopGateway = async (): Promise<void> => {
+    await gateway?.close();
+    gateway = undefined;
+  };
+  const end = async (): Promise<void> => {
+    await stopGateway();
+    await driver.close();
+    await folder.remove();
+  };
+  return {
+    name,
+    driver,
+    /** For the key `gateway`. */
+    gateway: `unix://${listen.path}`,
+    startGateway: async () => void (gateway = await startGateway()),
+    stopGateway,
+    /** Ends driver and gateway. */
+    close: (): Promise<void> => (closing ??= end()),
+  };
 }
 
-/** The parts, and the flags with which the test starts ingest and jobs, each as its user. */
+interface ClusterOptions {
+  /** Of both processes; of two values of a flag the last one counts. */
+  readonly flags: readonly string[];
+  readonly env?: Host['env'];
+}
+
+/** A Redis with the users of k8s/redis, a cluster with a volume binder, and the flags with which a
+ * test starts ingest and jobs, each as its user. */
 class ClusterBed {
   readonly redis: TestRedis;
   readonly cluster: SandboxCluster;
   readonly kube: KubeClient;
-  protected readonly folder: BedParts['folder'];
   protected readonly closers: Closers;
   /** Of both processes. */
   protected readonly argv: readonly string[];
   protected readonly env: Host['env'];
+  #serial = 0;
 
-  constructor(
-    { redis, cluster, kube, folder, closers }: BedParts,
-    o: { readonly flags: readonly string[]; readonly env?: Host['env'] },
-  ) {
-    [this.redis, this.cluster, this.kube] = [redis, cluster, kube];
-    [this.folder, this.closers] = [folder, closers];
-    const kubeconfig = `--kubeconfig=${cluster.kubeconfig}`;
-    this.argv = [kubeconfig, '--http-endpoint=127.0.0.1:0', ...o.flags];
-    this.env = o.env ?? {};
+  constructor(parts: Awaited<ReturnType<typeof openParts>>, { flags, env = {} }: ClusterOptions) {
+    ({ redis: this.redis, cluster: this.cluster, kube: this.kube, closers: this.closers } = parts);
+    const kubeconfig = `--kubeconfig=${this.cluster.kubeconfig}`;
+    this.argv = [kubeconfig, '--http-endpoint=127.0.0.1:0', '--timeout=1s', ...flags];
+    this.env = env;
   }
 
   startIngest(...flags: readonly string[]): Promise<Running> {
@@ -86,10 +96,9 @@ class ClusterBed {
   }
 
   /** @param of  the claim or its name */
-  async isBound(of: Claim | string): Promise<boolean> {
+  isBound(of: Claim | string): Promise<boolean> {
     const name = typeof of === 'string' ? of : of.metadata.name;
-    const claim = await this.kube.get<Claim>(claims, { namespace: 'default', name });
-    return claim?.status?.phase === 'Bound';
+    return isClaimBound(this.kube, { namespace: 'default', name });
   }
 
   /** Ends everything. */
@@ -97,21 +106,9 @@ class ClusterBed {
     assert.deepEqual(await this.closers.close(), []);
   }
 
-  protected createClaimOf(
-    name: string,
-    spec: Partial<ClaimSpec>,
-    annotations: Readonly<Record<string, string>> = {},
-  ): Promise<Claim> {
-    return this.kube.create<Claim>(claims, 'default', {
-      apiVersion: 'v1',
-      kind: 'PersistentVolumeClaim',
-      metadata: { name, namespace: 'default', annotations },
-      spec: {
-        accessModes: ['ReadWriteOnce'],
-        resources: { requests: { storage: '1Mi' } },
-        ...spec,
-      },
-    });
+  protected createClaim(spec: Partial<ClaimSpec>): Promise<Claim> {
+    const name = `claim-${(this.#serial += 1)}`;
+    return createSmallClaim(this.kube, { namespace: 'default', name }, spec);
   }
 
   async #start(
@@ -126,64 +123,51 @@ class ClusterBed {
   }
 }
 
+async function openParts(
+  openCluster: () => Promise<SandboxCluster> = () => openSandboxCluster({ binder: true }),
+) {
+  const closers = new Closers();
+  const redis = await startTestRedis({ settings: redisUsers() });
+  closers.add('Redis', () => redis.close());
+  closers.add('least rights', () => assertNothingDenied(redis.redis));
+  const cluster = await openCluster();
+  closers.add('cluster', () => cluster.close());
+  return { redis, cluster, kube: await cluster.client(), closers };
+}
+
 /** Name of the sample driver. */
 export const DRIVER = 'sample.csi.sutler.dev';
 
-interface BedOptions {
-  /** Of both processes; of two values of a flag the last one counts. */
-  readonly flags?: readonly string[];
+interface BedOptions
+  extends Partial<ClusterOptions>, Pick<SampleDriverOptions, 'onCall' | 'pools'> {
   /** How both reach the driver; absent: by the gateway of the bed's own driver. */
   readonly gatewayFlags?: readonly string[];
-  readonly env?: Host['env'];
-  readonly onCall?: NonNullable<SampleDriverOptions['onCall']>;
-  /** Of the driver; absent: one without topology. */
-  readonly pools?: NonNullable<SampleDriverOptions['pools']>;
   /** Absent: the sandbox's. */
   readonly openCluster?: () => Promise<SandboxCluster>;
 }
 
-type Gateway = Pick<Awaited<ReturnType<typeof startTestGateway>>, 'close'>;
-
 /** A bed with a class, a sample driver and its gateway. */
 export class ProcessBed extends ClusterBed {
-  readonly driver: SampleDriver;
-  readonly #startGateway: () => Promise<Gateway>;
-  #gateway: Gateway | undefined;
-  #serial = 0;
+  readonly #driver: BedDriver;
 
-  private constructor(
-    o: {
-      readonly driver: SampleDriver;
-      readonly startGateway: () => Promise<Gateway>;
-    },
-    ...args: ConstructorParameters<typeof ClusterBed>
-  ) {
+  private constructor(driver: BedDriver, ...args: ConstructorParameters<typeof ClusterBed>) {
     super(...args);
-    this.driver = o.driver;
-    this.#startGateway = o.startGateway;
+    this.#driver = driver;
+    this.closers.add('driver', () => driver.close());
   }
 
   static async open(options: BedOptions = {}): Promise<ProcessBed> {
-    const { flags = [], gatewayFlags, env = {}, onCall, pools } = options;
-    const parts = await openParts(options.openCluster);
-    const { closers, folder } = parts;
-    const driver = await startSampleDriver({
-      socket: folder.file('csi.sock'),
-      dataDir: folder.file('volumes'),
-      ...(onCall === undefined ? {} : { onCall }),
-      ...(pools === undefined ? {} : { pools }),
-    });
-    closers.add('driver', () => driver.close());
-    const listen = { kind: 'unix', path: folder.file('gateway.sock') } as const;
-    const startGateway = () => startTestGateway(folder, { listen, probeTimeoutMs: 5000 });
-    const bed = new ProcessBed({ driver, startGateway }, parts, {
-      flags: [...(gatewayFlags ?? [`--gateway=unix://${listen.path}`]), '--timeout=1s', ...flags],
-      env,
-    });
-    closers.add('gateway', () => bed.stopGateway());
-    await bed.startGateway();
+    const { flags = [], gatewayFlags, env = {}, openCluster, ...ofDriver } = options;
+    const parts = await openParts(openCluster);
+    const driver = await startDriver(DRIVER, ofDriver);
+    const reach = gatewayFlags ?? [`--gateway=${driver.gateway}`];
+    const bed = new ProcessBed(driver, parts, { flags: [...reach, ...flags], env });
     await bed.createClass('sample', { provisioner: DRIVER });
     return bed;
+  }
+
+  get driver(): BedDriver['driver'] {
+    return this.#driver.driver;
   }
 
   /** Runs a command of `sutler` as the operator's user, with those of the processes' flags that it
@@ -202,65 +186,44 @@ export class ProcessBed extends ClusterBed {
     return out + err;
   }
 
-  async startGateway(): Promise<void> {
-    this.#gateway = await this.#startGateway();
+  startGateway(): Promise<void> {
+    return this.#driver.startGateway();
   }
 
-  async stopGateway(): Promise<void> {
-    await this.#gateway?.close();
-    this.#gateway = undefined;
+  stopGateway(): Promise<void> {
+    return this.#driver.stopGateway();
   }
 
   newClaim(storage = '1Mi', spec: Partial<ClaimSpec> = {}): Promise<Claim> {
     const resources = { requests: { storage } };
-    const name = `claim-${(this.#serial += 1)}`;
-    return this.createClaimOf(name, { storageClassName: 'sample', resources, ...spec });
+    return this.createClaim({ storageClassName: 'sample', resources, ...spec });
   }
-}
-
-/** A driver of the bed, with its gateway and a class of its name. */
-export interface BedDriver {
-  readonly name: string;
-  /** For the key `gateway`. */
-  readonly gateway: string;
-  readonly driver: SampleDriver;
-  /** Ends driver and gateway. */
-  close(): Promise<void>;
 }
 
 /** A bed with any number of sample drivers, and one ingest and one jobs for all of them, which read
  * one --driver-config. */
 export class DriverBed extends ClusterBed {
-  readonly file = this.folder.file('drivers.yaml');
-  #serial = 0;
+  readonly file: string;
+
+  private constructor(file: string, parts: Awaited<ReturnType<typeof openParts>>) {
+    super(parts, { flags: [`--driver-config=${file}`, '--settle-time=100ms'] });
+    this.file = file;
+  }
 
   static async open(): Promise<DriverBed> {
     const parts = await openParts();
-    const config = `--driver-config=${parts.folder.file('drivers.yaml')}`;
-    return new DriverBed(parts, { flags: [config, '--timeout=1s', '--settle-time=100ms'] });
+    const folder = await makeFolder();
+    parts.closers.add('folder', () => folder.remove());
+    return new DriverBed(folder.file('drivers.yaml'), parts);
   }
 
   /** Starts a driver and its gateway, and creates its class. */
-  async addDriver(name: string, o: { readonly answersAs?: string } = {}): Promise<BedDriver> {
-    const folder = await makeFolder();
-    const driver = await startSampleDriver({
-      socket: folder.file('csi.sock'),
-      dataDir: folder.file('volumes'),
-      name: o.answersAs ?? name,
-    });
-    const listen = { kind: 'unix', path: folder.file('gateway.sock') } as const;
-    const gateway = await startTestGateway(folder, { listen, probeTimeoutMs: 5000 });
-    let closing: Promise<void> | undefined;
-    const end = async (): Promise<void> => {
-      await gateway.close();
-      await driver.close();
-      await folder.remove();
-    };
-    const close = (): Promise<void> => (closing ??= end());
-    this.closers.add(name, close);
+  async addDriver(name: string): Promise<BedDriver> {
+    const driver = await startDriver(name, { name });
+    this.closers.add(name, () => driver.close());
     const known = await this.kube.get(classes, { name });
     if (known === undefined) await this.createClass(name, { provisioner: name });
-    return { name, gateway: `unix://${listen.path}`, driver, close };
+    return driver;
   }
 
   /** Writes the file as an editor does: another file, which then takes its place. */
@@ -281,6 +244,6 @@ export class DriverBed extends ClusterBed {
 
   /** Creates a claim of the driver's class. */
   newClaim(driver: string): Promise<Claim> {
-    return this.createClaimOf(`claim-${(this.#serial += 1)}`, { storageClassName: driver });
+    return this.createClaim({ storageClassName: driver });
   }
 }

@@ -7,6 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, request } from 'undici';
 import { stringify } from 'yaml';
 import { loadClusterAccess } from '#src/kube/open-client.ts';
+import { Connection } from '../conformance/connection.ts';
 import { freePort } from './free-port.ts';
 import { startProgram, type Program } from './program.ts';
 
@@ -23,14 +24,16 @@ export interface RealControlPlane {
   /** Whether kube-controller-manager runs, so that claims become Bound. */
   readonly hasBinder: boolean;
   readonly hasScheduler: boolean;
+  /** With the rights of the administrator. */
+  readonly api: Connection;
   /** File with an audit event of each request, one a line, if they were asked for. Absent for the
    * cluster of KUBECONFIG. */
   readonly auditLog?: string | undefined;
   /** Copies etcd's data. Absent for the cluster of KUBECONFIG.
    * @returns what stops etcd and kube-apiserver and starts them with that copy */
   backUp?(): Promise<() => Promise<void>>;
-  /** Stops the programs in reverse order and removes their folder. Does nothing for the cluster of
-   * KUBECONFIG. */
+  /** Stops the programs in reverse order and removes their folder; in the cluster of KUBECONFIG it
+   * deletes what `api` created. */
   close(): Promise<void>;
 }
 
@@ -154,7 +157,9 @@ async function start(programs: Plan): Promise<RealControlPlane> {
     return process.exit(1);
   };
   process.once('SIGTERM', end).once('SIGINT', end);
+  let api: Connection | undefined;
   const close = async (): Promise<void> => {
+    await api?.end();
     for (const child of children.toReversed()) await child.stop(KILL_AFTER_MS);
     process.off('SIGTERM', end).off('SIGINT', end);
     await rm(folder, { recursive: true, force: true });
@@ -182,8 +187,10 @@ async function start(programs: Plan): Promise<RealControlPlane> {
         : startClient('kube-scheduler', programs.scheduler, { ...others, args: [] }),
     ]);
     for (const result of started) if (result.status === 'rejected') throw result.reason;
+    api = new Connection(server);
     return {
       ...server,
+      api,
       backUp: () => backUp(join(folder, 'etcd'), etcd, server),
       hasBinder: programs.controllerManager !== undefined,
       hasScheduler: programs.scheduler !== undefined,
@@ -458,13 +465,15 @@ async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
         'tests',
     );
   const pems = Object.entries({ ca, cert, key }).filter(([, pem]) => pem !== undefined);
+  const url = server.href.replace(/\/$/, '');
+  const own = { url, tls: Object.fromEntries(pems), ...(token === undefined ? {} : { token }) };
+  const api = new Connection(own);
   return {
-    url: server.href.replace(/\/$/, ''),
-    tls: Object.fromEntries(pems),
-    ...(token === undefined ? {} : { token }),
+    ...own,
+    api,
     kubeconfig,
     hasBinder: true,
     hasScheduler: true,
-    close: async () => {},
+    close: () => api.close(),
   };
 }

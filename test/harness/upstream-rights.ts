@@ -1,4 +1,3 @@
-import type { Connection } from '../conformance/connection.ts';
 import { accountKubeconfig } from './account-kubeconfig.ts';
 import type { RealControlPlane } from './real-control-plane.ts';
 
@@ -35,10 +34,10 @@ export const RBAC = '/apis/rbac.authorization.k8s.io/v1';
 /** Creates upstream's service account with exactly its rules.
  * @returns a kubeconfig with its token */
 export async function grantUpstreamRules(
-  api: Connection,
   plane: RealControlPlane,
   namespace: string,
 ): Promise<string> {
+  const { api } = plane;
   const metadata = { name: `${ACCOUNT}-${namespace}` };
   const subjects = [{ kind: 'ServiceAccount', name: ACCOUNT, namespace }];
   const roleRef = (kind: string) => ({
@@ -58,5 +57,5 @@ export async function grantUpstreamRules(
   const inNamespace = `${RBAC}/namespaces/${namespace}`;
   await api.create(`${inNamespace}/roles`, { metadata, rules: NAMESPACE_RULES });
   await api.create(`${inNamespace}/rolebindings`, { metadata, subjects, roleRef: roleRef('Role') });
-  return accountKubeconfig(api, plane, { namespace, name: ACCOUNT });
+  return accountKubeconfig(plane, { namespace, name: ACCOUNT });
 }

@@ -1,11 +1,8 @@
-import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import type { Event, Volume } from '#src/kube/objects.ts';
 import { claims, events, volumes } from '#src/kube/resources.ts';
-import { Connection } from '../conformance/connection.ts';
-import { DropInBed, type DropInOptions } from './drop-in-bed.ts';
+import type { DropInBed } from './drop-in-bed.ts';
 import type { SutlerProcess } from './program.ts';
-import { realControlPlane, type RealControlPlane } from './real-control-plane.ts';
 import { until } from './until.ts';
 
 /* Users of external-provisioner have asked for what docs/why.md lists. The same steps show for each
@@ -39,39 +36,6 @@ export function ofUpstream(
     if (program === '') t.skip('set EXTERNAL_PROVISIONER to the path of csi-provisioner');
     else await run((bed, args = [], env) => bed.start([...ARGS, ...args], env, program));
   };
-}
-
-/** A real control plane for all tests of a file. */
-export class WhyStand {
-  readonly plane: RealControlPlane;
-  readonly api: Connection;
-
-  private constructor(plane: RealControlPlane) {
-    this.plane = plane;
-    this.api = new Connection(plane);
-  }
-
-  static async open(env: NodeJS.ProcessEnv): Promise<WhyStand> {
-    return new WhyStand(await realControlPlane(env, { binder: true })());
-  }
-
-  /** Runs steps on a bed of their own, in a namespace of its own. */
-  async on<T>(o: Partial<DropInOptions>, run: (bed: DropInBed) => Promise<T>): Promise<T> {
-    const namespace = await this.api.namespace();
-    const { kubeconfig } = this.plane;
-    const driverName = `${namespace}.csi.example`;
-    const bed = await DropInBed.open({ kubeconfig, namespace, driverName, ...o });
-    try {
-      return await run(bed);
-    } finally {
-      assert.deepEqual(await bed.close(), []);
-    }
-  }
-
-  async close(): Promise<void> {
-    await this.api.close();
-    await this.plane.close();
-  }
 }
 
 /** What holds back whoever waits for `passed`, while it is closed. */

@@ -16,7 +16,7 @@ import { percentile } from '../../bench/percentile.ts';
 import { startWorkload, type Track, type Workload } from '../../bench/workload.ts';
 import { type ChangeOverBed, openChangeOverBed } from '../harness/change-over/bed.ts';
 import type { SutlerProcess } from '../harness/program.ts';
-import { DropInBed } from '../harness/drop-in-bed.ts';
+import { openDropInBed } from '../harness/drop-in-bed.ts';
 import {
   type Prometheus,
   skipsPrometheus,
@@ -252,7 +252,7 @@ describe(
       try {
         const { kubeconfig, close } = await openSandboxCluster({ binder: true });
         closers.add('cluster', close);
-        const bed = await DropInBed.open({ kubeconfig, namespace: 'default' });
+        const bed = await openDropInBed({ kubeconfig, namespace: 'default' });
         closers.add('bed', async () => assert.deepEqual(await bed.close(), []));
         const folder = await mkdtemp(join(tmpdir(), 'sutler-monitoring-'));
         closers.add('folder', () => rm(folder, { recursive: true }));

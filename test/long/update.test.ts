@@ -3,7 +3,6 @@ import { readFile } from 'node:fs/promises';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Closers } from '#src/runtime/closers.ts';
-import { Connection } from '../conformance/connection.ts';
 import {
   type BedOptions,
   type ChangeOverBed,
@@ -121,8 +120,8 @@ describe('while claims are created and deleted', () => {
 /** Grants the rights of k8s/, and those that docs/upgrade.md keeps during an update.
  * @returns besides, what lists the requests that the API server refused */
 async function grantBoth(plane: RealControlPlane) {
-  const api = new Connection(plane);
-  const { kubeconfigs: accounts } = await grantShipped(api, plane, { base: HOME, topology: HOME });
+  const { api } = plane;
+  const { kubeconfigs: accounts } = await grantShipped(plane, { base: HOME, topology: HOME });
   const kept = [
     { apiGroups: [''], resources: ['persistentvolumeclaims'], verbs: ['patch'] },
     { apiGroups: ['snapshot.storage.k8s.io'], resources: ['volumesnapshots'], verbs: ['patch'] },

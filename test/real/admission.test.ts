@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ChangeNotice } from '#src/webhooks/notices.ts';
-import { Connection, type Fields, textAt, unique } from '../conformance/connection.ts';
+import { type Connection, type Fields, textAt, unique } from '../conformance/connection.ts';
 import { claim, paths, volume, VOLUMES } from '../conformance/objects.ts';
 import { createAuthority } from '../harness/kube-certificates.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
@@ -30,7 +30,7 @@ describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip 
 
   before(async () => {
     plane = await realControlPlane(process.env, { binder: false })();
-    api = new Connection(plane);
+    ({ api } = plane);
     claims = paths(await api.namespace()).claims;
     redis = await startTestRedis();
     folder = await mkdtemp(join(tmpdir(), 'sutler-admission-'));
@@ -46,7 +46,6 @@ describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip 
   after(async () => {
     await receiver.close();
     await redis.close();
-    await api.close();
     await plane.close();
     await rm(folder, { recursive: true });
   });

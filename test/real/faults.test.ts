@@ -10,9 +10,9 @@ import { Closers } from '#src/runtime/closers.ts';
 import { childrenOf } from '../../bench/proc.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
-import { Connection, type Fields } from '../conformance/connection.ts';
+import type { Connection, Fields } from '../conformance/connection.ts';
 import { PASSWORD, RIGHT } from '../harness/dashboard-server.ts';
-import { DropInBed } from '../harness/drop-in-bed.ts';
+import { type DropInBed, openDropInBed } from '../harness/drop-in-bed.ts';
 import { freePort } from '../harness/free-port.ts';
 import { type Program, startProgram, type SutlerProcess } from '../harness/program.ts';
 import { realControlPlane } from '../harness/real-control-plane.ts';
@@ -204,13 +204,12 @@ describe('faults of sutler all, told where people look, and mended', { skip }, (
   before(async () => {
     const plane = await realControlPlane(process.env, { binder: true, eventTtl: EVENT_TTL })();
     closers.add('cluster', () => plane.close());
-    api = new Connection(plane);
-    closers.add('connection', () => api.close());
+    ({ api } = plane);
     const namespace = await api.namespace();
-    const ownKubeconfig = await grantUpstreamRules(api, plane, namespace);
+    const ownKubeconfig = await grantUpstreamRules(plane, namespace);
     const { kubeconfig } = plane;
     const names = { namespace, driverName: DRIVER };
-    bed = await DropInBed.open({ kubeconfig, ownKubeconfig, ...names, onCall: answer });
+    bed = await openDropInBed({ kubeconfig, ownKubeconfig, ...names, onCall: answer });
     closers.add('bed', async () => assert.deepEqual(await bed.close(), []));
     closers.add('driver', async () => driver?.stop(1_000));
     await api.create('/api/v1/namespaces', { metadata: { name: READABLE } });

@@ -5,9 +5,9 @@ import { after, before, describe, it } from 'node:test';
 import { parse } from 'yaml';
 import { endpointSlices } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { Connection } from '../conformance/connection.ts';
+import type { Connection } from '../conformance/connection.ts';
 import { makeCertificates } from '../harness/csi-certificates.ts';
-import { DropInBed } from '../harness/drop-in-bed.ts';
+import { type DropInBed, openDropInBed } from '../harness/drop-in-bed.ts';
 import { freePort } from '../harness/free-port.ts';
 import { hostAddress } from '../harness/least-privilege/bed.ts';
 import { grantShipped, HOME } from '../harness/least-privilege/shipped-rights.ts';
@@ -71,17 +71,16 @@ describe('docs/grow.md, on kube-apiserver', { skip }, () => {
   before(async () => {
     plane = await openPlane();
     closers.add('cluster', () => plane.close());
-    api = new Connection(plane);
-    closers.add('connection', () => api.close());
+    ({ api } = plane);
     const folders = { base: HOME, gateway: NAMESPACE, 'driver-lease': NAMESPACE };
-    ({ kubeconfigs } = await grantShipped(api, plane, folders));
+    ({ kubeconfigs } = await grantShipped(plane, folders));
     const redis = await startTestRedis({ settings: redisUsers() });
     redisUrl = redis.url;
     closers.add('Redis', async () => {
       await assertNothingDenied(redis.redis);
       await redis.close();
     });
-    const ownKubeconfig = await grantUpstreamRules(api, plane, NAMESPACE);
+    const ownKubeconfig = await grantUpstreamRules(plane, NAMESPACE);
     await api.create(`${RBAC}/namespaces/${NAMESPACE}/rolebindings`, {
       metadata: { name: 'sutler-gateway-own' },
       roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: 'sutler-gateway' },
@@ -89,7 +88,7 @@ describe('docs/grow.md, on kube-apiserver', { skip }, () => {
     });
     const { kubeconfig } = plane;
     const options = { kubeconfig, ownKubeconfig, namespace: NAMESPACE, driverDelayMs: 200 };
-    bed = await DropInBed.open(options);
+    bed = await openDropInBed(options);
     closers.add('driver', async () => assert.deepEqual(await bed.close(), []));
     folder = dirname(bed.driver.socket);
     await makeCertificates(folder, `DNS:sutler-gateway.${NAMESPACE}.svc`);

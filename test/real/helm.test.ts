@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { stringify } from 'yaml';
 import { isFields } from '#src/runtime/json.ts';
-import { Connection, listAt, textAt } from '../conformance/connection.ts';
+import { type Connection, listAt, textAt } from '../conformance/connection.ts';
 import { CHART, helm, NO_HELM, template } from '../harness/helm.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
 import { collectionOf, type ManifestObject, pathOf } from '../harness/real-manifests.ts';
@@ -22,14 +22,11 @@ describe('charts/sutler on kube-apiserver', { skip: NO_HELM }, () => {
   let atFirst: readonly string[];
   before(async () => {
     plane = await open();
-    api = new Connection(plane);
+    ({ api } = plane);
     await api.create('/api/v1/namespaces', { metadata: { name: 'sutler' } });
     atFirst = await allObjects();
   });
-  after(async () => {
-    await api.close();
-    await plane.close();
-  });
+  after(() => plane.close());
 
   const run = (command: readonly string[], values: object = {}): string =>
     helm([...command, '-n', 'sutler', `--kubeconfig=${plane.kubeconfig}`], stringify(values));

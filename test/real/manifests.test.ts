@@ -6,7 +6,7 @@ import { after, before, describe, it } from 'node:test';
 import {
   at,
   type CallOptions,
-  Connection,
+  type Connection,
   listAt,
   type Reply,
   textAt,
@@ -50,15 +50,12 @@ describe('k8s/ on kube-apiserver', () => {
   let api: Connection;
   before(async () => {
     plane = await open();
-    api = new Connection(plane);
+    ({ api } = plane);
     await api.create('/api/v1/namespaces', { metadata: { name: 'argo-events' } });
     for (const kind of FOREIGN_KINDS) await define(api, ...kind);
     for (const manifest of inOrder(whole())) await apply(api, manifest);
   });
-  after(async () => {
-    await api.close();
-    await plane.close();
-  });
+  after(() => plane.close());
 
   it('is accepted unchanged, without unknown fields', async () => {
     for (const { object } of whole()) await api.read(pathOf(object));
@@ -224,7 +221,7 @@ describe(
     let objects: readonly ManifestObject[];
     before(async () => {
       plane = await open();
-      api = new Connection(plane);
+      ({ api } = plane);
       objects = render({ resources: ['base'], components: ['gateway', 'driver-lease'] });
       const metadata = { name: HOME };
       const manifests = [{ apiVersion: 'v1', kind: 'Namespace', metadata }, ...objects];
@@ -232,7 +229,6 @@ describe(
       for (const manifest of inOrder(inFile)) await apply(api, manifest);
     });
     after(async () => {
-      await api.close();
       await plane.close();
     });
     const templateOf = (): unknown =>

@@ -12,6 +12,7 @@ import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { type ChangeOverBed, openChangeOverBed } from '../harness/change-over/bed.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
+import { createSmallClaim } from '../harness/small-claim.ts';
 import { until } from '../harness/until.ts';
 
 const open = realControlPlane(process.env, { binder: false });
@@ -35,12 +36,7 @@ describe('kube-apiserver whose data is restored from a backup', () => {
   });
 
   const create = async (name: string): Promise<string> => {
-    const { metadata } = await client.create<Claim>(claims, 'default', {
-      apiVersion: 'v1',
-      kind: 'PersistentVolumeClaim',
-      metadata: { name },
-      spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
-    });
+    const { metadata } = await createSmallClaim(client, { namespace: 'default', name }, {});
     return metadata.resourceVersion;
   };
 
@@ -85,18 +81,11 @@ describe('a cluster and its Redis that are restored from backups of one moment',
   const areBound = async (names: readonly string[]): Promise<boolean> =>
     (await Promise.all(names.map((name) => phaseOf(name)))).every((phase) => phase === 'Bound');
   const create = async (kind: string): Promise<void> => {
+    // As kube-controller-manager annotates it, which may not notice that the server went back.
+    const annotations = { [STORAGE_PROVISIONER]: bed.driver };
+    const spec = { storageClassName: bed.className };
     for (const name of namesOf(kind))
-      await bed.kube.create<Claim>(claims, 'default', {
-        apiVersion: 'v1',
-        kind: 'PersistentVolumeClaim',
-        // As kube-controller-manager annotates it, which may not notice that the server went back.
-        metadata: { name, annotations: { [STORAGE_PROVISIONER]: bed.driver } },
-        spec: {
-          storageClassName: bed.className,
-          accessModes: ['ReadWriteOnce'],
-          resources: { requests: { storage: '1Mi' } },
-        },
-      });
+      await createSmallClaim(bed.kube, { namespace: 'default', name, annotations }, spec);
   };
   const bind = async (kind: string): Promise<void> => {
     await create(kind);

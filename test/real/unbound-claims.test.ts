@@ -8,7 +8,7 @@ import { STORAGE_PROVISIONER } from '#src/kube/keys.ts';
 import type { Class, KubeObject } from '#src/kube/objects.ts';
 import { claims, classes, type Resource, volumes } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { DropInBed } from '../harness/drop-in-bed.ts';
+import { type DropInBed, openDropInBed } from '../harness/drop-in-bed.ts';
 import { type LateWatch, startLateWatch } from '../harness/late-watch.ts';
 import type { SutlerProcess as DropIn } from '../harness/program.ts';
 import { realControlPlane } from '../harness/real-control-plane.ts';
@@ -49,7 +49,7 @@ describe(`claims that nobody binds, with a watch that is ${LATE_MS} ms late`, ()
     closers.add('folder', () => rm(folder, { recursive: true }));
     const ownKubeconfig = join(folder, 'kubeconfig');
     await writeFile(ownKubeconfig, JSON.stringify(api.kubeconfig));
-    bed = await DropInBed.open({
+    bed = await openDropInBed({
       kubeconfig,
       ownKubeconfig,
       namespace: 'default',

@@ -3,6 +3,7 @@ import { type KubeClient, listAll } from '#src/kube/client.ts';
 import { isNotFound } from '#src/kube/kube-error.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
+import { createSmallClaim } from '../small-claim.ts';
 import { until } from '../until.ts';
 import type { Caller, VolumeLedger } from './volume-ledger.ts';
 
@@ -153,16 +154,7 @@ class User {
   async #create(i: number): Promise<void> {
     const { kube, namespace, className } = this.#place;
     const name = `claim-${Date.now().toString(36)}-${i}`;
-    await kube.create<Claim>(claims, namespace, {
-      apiVersion: 'v1',
-      kind: 'PersistentVolumeClaim',
-      metadata: { name, namespace },
-      spec: {
-        storageClassName: className,
-        accessModes: ['ReadWriteOnce'],
-        resources: { requests: { storage: '1Mi' } },
-      },
-    });
+    await createSmallClaim(kube, { name, namespace }, { storageClassName: className });
     this.created += 1;
     const { deleteWithinMs } = this.#plan;
     if (deleteWithinMs > 0 && i % 2 === 1)

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Closers } from '#src/runtime/closers.ts';
-import { type Connection, unique } from '../../conformance/connection.ts';
+import { unique } from '../../conformance/connection.ts';
 import type { RealControlPlane } from '../real-control-plane.ts';
 import { type Difference, differencesOf } from './differences.ts';
 import { Observer } from './observer.ts';
@@ -81,7 +81,6 @@ const CATCH_UP_MS = 20_000;
 
 export interface RunOptions {
   readonly plane: RealControlPlane;
-  readonly api: Connection;
   readonly setting: Setting;
   readonly scenarios: readonly Scenario[];
   readonly start: (options: ProvisionerOptions) => Promise<Provisioner>;
@@ -137,7 +136,10 @@ export async function playAll(options: RunOptions): Promise<ReadonlyMap<string, 
   }
 }
 
-function stageOf({ api, setting }: RunOptions): Stage & { readonly calls: RecordedCall[] } {
+function stageOf({
+  plane: { api },
+  setting,
+}: RunOptions): Stage & { readonly calls: RecordedCall[] } {
   const token = unique('r').replace('-', '');
   const [firstNode] = nodesOf(setting, token);
   return {

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { Connection } from '../../conformance/connection.ts';
 import { realControlPlane, type RealControlPlane } from '../real-control-plane.ts';
 import { installCrdsIn, referenceGrantCrd, snapshotCrds } from '../snapshot-crds.ts';
 import {
@@ -24,11 +23,6 @@ export interface DifferentialSuite extends Setting {
   readonly name: string;
   readonly scenarios: readonly Scenario[];
   readonly known: readonly KnownDifference[];
-}
-
-interface Stand {
-  readonly plane: RealControlPlane;
-  readonly api: Connection;
 }
 
 /** Runs external-provisioner and sutler, one after the other, through the same scenarios on one
@@ -54,16 +48,12 @@ export function describeDifferential(
     serverGates: suites.flatMap(({ serverGates }) => serverGates ?? []),
   });
   describe('sutler against external-provisioner', () => {
-    let stand: Stand | undefined;
+    let plane: RealControlPlane | undefined;
     before(async () => {
-      const plane = await open();
-      stand = { plane, api: new Connection(plane) };
+      plane = await open();
       await installCrdsIn(plane.kubeconfig, [...snapshotCrds, referenceGrantCrd(['v1beta1'])]);
     });
-    after(async () => {
-      await stand?.api.close();
-      await stand?.plane.close();
-    });
+    after(() => plane?.close());
     for (const suite of suites) {
       const scenarios = suite.scenarios.filter(({ name }) => only.test(name));
       if (scenarios.length > 0)
@@ -71,7 +61,7 @@ export function describeDifferential(
           { ...suite, scenarios },
           {
             program,
-            stand: () => stand,
+            plane: () => plane,
             isWhole: scenarios.length === suite.scenarios.length,
             showsLog: env['DIFFERENTIAL_LOG'] === '1',
           },
@@ -83,7 +73,7 @@ export function describeDifferential(
 interface SuiteContext {
   /** Path of external-provisioner. */
   readonly program: string;
-  readonly stand: () => Stand | undefined;
+  readonly plane: () => RealControlPlane | undefined;
   /** No scenario is left out, so that every known difference has to occur. */
   readonly isWhole: boolean;
   readonly showsLog: boolean;
@@ -91,7 +81,7 @@ interface SuiteContext {
 
 function describeSuite(
   suite: DifferentialSuite,
-  { program, stand, isWhole, showsLog }: SuiteContext,
+  { program, plane, isWhole, showsLog }: SuiteContext,
 ): void {
   const { scenarios, known } = suite;
   const isOnPurpose = (difference: Difference): boolean =>
@@ -101,9 +91,9 @@ function describeSuite(
     let sutler: ReadonlyMap<string, ScenarioRecord> = new Map();
     let differences: readonly Difference[] = [];
     before(async () => {
-      const ready = stand();
+      const ready = plane();
       assert.ok(ready !== undefined, 'there is no control plane');
-      const options = { ...ready, setting: suite, scenarios, showsLog };
+      const options = { plane: ready, setting: suite, scenarios, showsLog };
       upstream = await playAll({ ...options, start: (how) => startProvisioner(how, program) });
       sutler = await playAll({
         ...options,

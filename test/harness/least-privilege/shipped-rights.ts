@@ -1,4 +1,3 @@
-import type { Connection } from '../../conformance/connection.ts';
 import { accountKubeconfig } from '../account-kubeconfig.ts';
 import type { RealControlPlane } from '../real-control-plane.ts';
 import { collectionOf, type ManifestObject, readManifests } from '../real-manifests.ts';
@@ -12,19 +11,19 @@ const KINDS = ['ServiceAccount', 'ClusterRole', 'ClusterRoleBinding', 'Role', 'R
  * @param folders  by name, where an administrator puts what names no namespace of its own
  * @returns the objects, and by process a kubeconfig of its account */
 export async function grantShipped(
-  api: Connection,
   plane: RealControlPlane,
   folders: Readonly<Record<string, string>>,
 ): Promise<{
   readonly objects: readonly ManifestObject[];
   readonly kubeconfigs: Readonly<Record<'ingest' | 'jobs', string>>;
 }> {
+  const { api } = plane;
   for (const name of new Set(Object.values(folders)))
     await api.create('/api/v1/namespaces', { metadata: { name } });
   const objects = Object.entries(folders).flatMap(([name, home]) => rightsIn(name, home));
   for (const object of objects) await api.create(collectionOf(object), object);
   const kubeconfig = (name: string): Promise<string> =>
-    accountKubeconfig(api, plane, { namespace: HOME, name: `sutler-${name}` });
+    accountKubeconfig(plane, { namespace: HOME, name: `sutler-${name}` });
   return {
     objects,
     kubeconfigs: { ingest: await kubeconfig('ingest'), jobs: await kubeconfig('jobs') },

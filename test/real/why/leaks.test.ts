@@ -8,8 +8,10 @@ import type { Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
 import type { SampleDriverOptions } from '../../../sandbox/driver/server.ts';
 import { paths, VOLUMES } from '../../conformance/objects.ts';
+import { onDropInBed } from '../../harness/drop-in-bed.ts';
 import type { SutlerProcess } from '../../harness/program.ts';
 import { type LateWatch, startLateWatch } from '../../harness/late-watch.ts';
+import { realControlPlane, type RealControlPlane } from '../../harness/real-control-plane.ts';
 import { until } from '../../harness/until.ts';
 import {
   deleteClaim,
@@ -19,7 +21,6 @@ import {
   pvsOf,
   type Start,
   startSutler,
-  WhyStand,
 } from '../../harness/why-bed.ts';
 
 /** How many volumes are deleted. */
@@ -46,10 +47,12 @@ interface LateContender {
 const isRefusedVolume = ({ write, status }: LateWatch['answers'][number]): boolean =>
   write.startsWith('POST /api/v1/persistentvolumes') && status === 409;
 
+const open = realControlPlane(process.env, { binder: true });
+
 describe('volumes that users lost or had deleted twice', () => {
-  let stand: WhyStand;
-  before(async () => (stand = await WhyStand.open(process.env)));
-  after(() => stand.close());
+  let plane: RealControlPlane;
+  before(async () => (plane = await open()));
+  after(() => plane.close());
 
   it('a kill leaks no volume of a claim that is deleted then (external-provisioner #486)', async () => {
     assert.deepEqual(await leakedByKill(startSutler), []);
@@ -112,7 +115,7 @@ describe('volumes that users lost or had deleted twice', () => {
       await answers.passed;
       return answer;
     };
-    return stand.on({ onCall }, async (bed) => {
+    return onDropInBed(plane, { onCall }, async (bed) => {
       const killed = await start(bed);
       await bed.createClaim('killed');
       await until(() => bed.handles().length === 1, 'the driver has the volume');
@@ -127,11 +130,11 @@ describe('volumes that users lost or had deleted twice', () => {
 
   async function leakedByLateWatches(o: LateContender): Promise<readonly string[]> {
     const [watches, first, again] = [new Gate(), new Gate(), new Gate()];
-    const api = await startLateWatch(stand.plane, {
+    const api = await startLateWatch(plane, {
       watches: /\/persistentvolume(claim)?s\?/,
       wait: () => watches.passed,
     });
-    const ownKubeconfig = join(dirname(stand.plane.kubeconfig), `late-${Date.now()}`);
+    const ownKubeconfig = join(dirname(plane.kubeconfig), `late-${Date.now()}`);
     await writeFile(ownKubeconfig, JSON.stringify(api.kubeconfig));
     let volumeName: string | undefined;
     let calls = 0;
@@ -148,7 +151,7 @@ describe('volumes that users lost or had deleted twice', () => {
       return answer;
     };
     try {
-      return await stand.on({ ownKubeconfig, onCall }, async (bed) => {
+      return await onDropInBed(plane, { ownKubeconfig, onCall }, async (bed) => {
         const program = await o.start(bed, ['--timeout=10s']);
         const steps: LateSteps = { program, api, calls: () => calls };
         first.close();
@@ -157,7 +160,7 @@ describe('volumes that users lost or had deleted twice', () => {
         await until(() => calls === 1, 'CreateVolume is called');
         // The claim changes meanwhile. A later claim shows that the provisioner has seen that.
         const edit = { metadata: { annotations: { edited: 'yes' } } };
-        await stand.api.patch('merge', `${paths(bed.namespace).claims}/late`, edit);
+        await plane.api.patch('merge', `${paths(bed.namespace).claims}/late`, edit);
         await bed.createClaim('seen');
         await until(() => bed.isBound('seen'), 'a later claim is Bound');
         watches.close();
@@ -172,7 +175,7 @@ describe('volumes that users lost or had deleted twice', () => {
           path: '/metadata/finalizers/-',
           value: 'example.com/kept',
         };
-        await stand.api.patch('json', `${VOLUMES}/${name}`, [finalizer]);
+        await plane.api.patch('json', `${VOLUMES}/${name}`, [finalizer]);
         await deleteClaim(bed, 'late');
         watches.open();
         await until(() => !bed.handles().includes(made?.handle ?? ''), 'the volume is deleted');
@@ -181,7 +184,7 @@ describe('volumes that users lost or had deleted twice', () => {
         await until(isLet, 'all other finalizers are gone');
         again.open();
         await o.untilWritten(steps);
-        await stand.api.patch('merge', `${VOLUMES}/${name}`, { metadata: { finalizers: null } });
+        await plane.api.patch('merge', `${VOLUMES}/${name}`, { metadata: { finalizers: null } });
         await deleteClaim(bed, 'seen');
         return leakedVolumes(bed);
       });
@@ -192,7 +195,7 @@ describe('volumes that users lost or had deleted twice', () => {
 
   /** How many more DeleteVolumes there were than volumes. */
   async function needlessDeletions(start: Start): Promise<number> {
-    return stand.on({}, async (bed) => {
+    return onDropInBed(plane, {}, async (bed) => {
       await start(bed);
       const names = Array.from({ length: DELETED }, (_, i) => `deleted-${i}`);
       await Promise.all(names.map((name) => bed.createClaim(name)));

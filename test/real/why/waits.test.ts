@@ -3,9 +3,10 @@ import { after, before, describe, it } from 'node:test';
 import { leaseName } from '#src/election/lease.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
-import type { DropInBed, DropInOptions } from '../../harness/drop-in-bed.ts';
+import { type DropInBed, type DropInOptions, onDropInBed } from '../../harness/drop-in-bed.ts';
 import type { SutlerProcess } from '../../harness/program.ts';
 import { makeNode } from '../../harness/real-nodes.ts';
+import { realControlPlane, type RealControlPlane } from '../../harness/real-control-plane.ts';
 import { until } from '../../harness/until.ts';
 import {
   eventsOf,
@@ -15,7 +16,6 @@ import {
   readMetric,
   type Start,
   startSutler,
-  WhyStand,
 } from '../../harness/why-bed.ts';
 
 /** Claims of a burst. */
@@ -34,18 +34,20 @@ const SLOW_LEASE = [
   '--leader-election-retry-period=26s',
 ];
 
+const open = realControlPlane(process.env, { binder: true });
+
 describe('what users waited for', () => {
-  let stand: WhyStand;
+  let plane: RealControlPlane;
   let nodes = 0;
-  before(async () => (stand = await WhyStand.open(process.env)));
-  after(() => stand.close());
+  before(async () => (plane = await open()));
+  after(() => plane.close());
 
   it('a leader that is stopped gives its Lease back (rook #13475)', async () => {
     assert.equal(await holderAfterStop(startSutler), '');
   });
 
   it('another replica works long before a Lease of 137 s ends (rook #13475)', async () => {
-    await stand.on({}, async (bed) => {
+    await onDropInBed(plane, {}, async (bed) => {
       const leader = await startSutler(bed, SLOW_LEASE);
       await until(async () => (await holderOf(bed)) !== '', 'the Lease has a holder');
       await startSutler(bed, SLOW_LEASE);
@@ -126,8 +128,8 @@ describe('what users waited for', () => {
   /** Starts sutler with its defaults beside a provisioner, and creates a burst of claims of each.
    * @returns how many PVs the other one has written when sutler has written all */
   function writtenMeanwhile(startOther: Start): Promise<number> {
-    return stand.on({}, (bed) =>
-      stand.on({}, async (other) => {
+    return onDropInBed(plane, {}, (bed) =>
+      onDropInBed(plane, {}, async (other) => {
         const names = Array.from({ length: BURST }, (_, i) => `burst-${i}`);
         await bed.start();
         await startOther(other);
@@ -150,7 +152,7 @@ describe('what users waited for', () => {
 
   /** Who holds the Lease when its only provisioner has been stopped, as by a rolling update. */
   function holderAfterStop(start: Start): Promise<string> {
-    return stand.on({}, async (bed) => {
+    return onDropInBed(plane, {}, async (bed) => {
       const leader = await start(bed, SLOW_LEASE);
       await until(async () => (await holderOf(bed)) !== '', 'the Lease has a holder');
       await bed.createClaim('before');
@@ -168,8 +170,8 @@ describe('what users waited for', () => {
     const name = `why-${(nodes += 1)}`;
     const topology = { 'why.example/node': name };
     const driverNode = { nodeId: name, topology, capacityBytes: o.capacityBytes };
-    return stand.on({ ...o, driverNode }, async (bed) => {
-      await makeNode(stand.api, { name, driver: bed.driverName, labels: topology });
+    return onDropInBed(plane, { ...o, driverNode }, async (bed) => {
+      await makeNode(plane.api, { name, driver: bed.driverName, labels: topology });
       return run(bed, name);
     });
   }
