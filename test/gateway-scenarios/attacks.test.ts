@@ -1,23 +1,89 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { readFile, rm } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { connect as connectHttp2 } from 'node:http2';
 import { connect as connectSocket, type Socket } from 'node:net';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { connect as connectTls, type ConnectionOptions, type TLSSocket } from 'node:tls';
+import { promisify } from 'node:util';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import type { Address } from '#src/runtime/address.ts';
-import { clientTls, makeCertificates, tlsFilesOf } from '../harness/csi-certificates.ts';
-import { volumeRequest } from '../harness/csi-gateway.ts';
-import { dnsNameAsBytes, type Identity, signCertificate } from '../harness/forged-certificates.ts';
-import { startTlsGateway, type TlsGateway } from '../harness/tls-gateway.ts';
+import { parseAllowedNames } from '#src/runtime/certificate-names.ts';
+import type { WatchedTlsFiles } from '#src/runtime/tls-files.ts';
+import {
+  clientTls,
+  makeCertificates,
+  tlsFilesOf,
+  watchOwner,
+} from '../harness/csi-certificates.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
+import { startTestGateway, volumeRequest } from '../harness/csi-gateway.ts';
+import {
+  answerOk,
+  CREATED_VOLUME,
+  type RawDriver,
+  startRawDriver,
+} from '../harness/csi-raw-driver.ts';
 import { until } from '../harness/until.ts';
 
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
 
 /* mutual-tls.test.ts has the callers with a certificate of another authority. */
+
+/** A certificate with its key, as PEM texts. */
+interface Identity {
+  /** Followed by its issuer's certificate, if that is no authority. */
+  readonly cert: string;
+  readonly key: string;
+}
+
+const run = promisify(execFile);
+const CURVE = 'ec_paramgen_curve:prime256v1';
+const NEW_KEY = ['req', '-new', '-newkey', 'ec', '-pkeyopt', CURVE, '-nodes'];
+
+/** Signs a client certificate as `k8s/gateway/certificates.sh` does, but with any contents.
+ * @param folder  with the files of that script
+ * @param options.issuer          whose key signs it: the authority, or one of its leaves
+ * @param options.commonName      default: forged
+ * @param options.subjectAltName  in the notation of openssl; absent: the extension is left out */
+async function signCertificate(
+  folder: string,
+  options: {
+    readonly issuer?: 'ca' | 'audit';
+    readonly commonName?: string;
+    readonly subjectAltName?: string;
+  },
+): Promise<Identity> {
+  const { issuer = 'ca', commonName = 'forged', subjectAltName } = options;
+  const file = (name: string): string => join(folder, name);
+  const extensions = [
+    ...(subjectAltName === undefined ? [] : [`subjectAltName=${subjectAltName}`]),
+    'extendedKeyUsage=clientAuth',
+    'basicConstraints=critical,CA:FALSE',
+  ];
+  await writeFile(file('forged.ext'), extensions.join('\n'));
+  const request = ['-keyout', file('forged.key'), '-out', file('forged.csr')];
+  await run('openssl', [...NEW_KEY, ...request, '-subj', `/CN=${commonName}`]);
+  const signer = ['-CA', file(`${issuer}.crt`), '-CAkey', file(`${issuer}.key`)];
+  const files = ['-in', file('forged.csr'), '-out', file('forged.crt')];
+  const contents = ['-set_serial', String(Date.now()), '-extfile', file('forged.ext')];
+  await run('openssl', ['x509', '-req', '-days', '2', ...signer, ...files, ...contents]);
+  const cert = await readFile(file('forged.crt'), 'utf8');
+  const chain = issuer === 'ca' ? '' : await readFile(file(`${issuer}.crt`), 'utf8');
+  return { cert: cert + chain, key: await readFile(file('forged.key'), 'utf8') };
+}
+
+/** A subjectAltName with one DNS name, as bytes: openssl's own notation has no NUL. */
+function dnsNameAsBytes(name: string): string {
+  const text = Buffer.from(name, 'latin1');
+  const entry = Buffer.concat([Buffer.from([0x82, text.length]), text]);
+  const sequence = Buffer.concat([Buffer.from([0x30, entry.length]), entry]);
+  return `DER:${sequence.toString('hex').replace(/..(?!$)/g, '$&:')}`;
+}
 
 /** Certificates of the authority whose names resemble `sutler-jobs`, the name that is allowed. */
 const LOOKALIKES: Readonly<Record<string, Parameters<typeof signCertificate>[1]>> = {
@@ -160,3 +226,50 @@ describe('a gateway among strangers', () => {
     for (const socket of silent) socket.destroy();
   });
 });
+
+interface TlsGateway {
+  /** With the certificates of all callers. */
+  readonly folder: Awaited<ReturnType<typeof makeFolder>>;
+  readonly driver: RawDriver;
+  /** The gateway's own certificates. */
+  readonly source: WatchedTlsFiles;
+  /** Where it listens. */
+  readonly addresses: readonly Address[];
+  /** Where it listens on TCP. */
+  readonly tcp: Extract<Address, { kind: 'tcp' }>;
+  close(): Promise<void>;
+}
+
+/** Starts a gateway that sutler-jobs alone may call on TCP, and anybody at `gw.sock` of its folder,
+ * before a driver that creates volumes. Resolves when it is ready. */
+async function startTlsGateway(): Promise<TlsGateway> {
+  const folder = await makeFolder();
+  await makeCertificates(folder.path);
+  const driver = await startRawDriver(
+    folder.file('csi.sock'),
+    (call) => call.path.endsWith('/CreateVolume') && answerOk(call, CREATED_VOLUME),
+  );
+  const source = await watchOwner(folder.path, 'gateway');
+  const { address, addresses, gateway, close } = await startTestGateway(folder, {
+    listen: [
+      { kind: 'tcp', host: '127.0.0.1', port: 0 },
+      { kind: 'unix', path: folder.file('gw.sock') },
+    ],
+    tls: { source, allowedNames: parseAllowedNames(['sutler-jobs']) },
+  });
+  if (address.kind !== 'tcp') throw new Error('it does not listen on TCP');
+  await until(() => gateway.trouble === undefined, 'ready');
+  return {
+    folder,
+    driver,
+    source,
+    addresses,
+    tcp: address,
+    close: async () => {
+      await close();
+      source.close();
+      await driver.close();
+      await folder.remove();
+    },
+  };
+}

@@ -18,9 +18,7 @@ export type FaultAction =
   | { readonly kind: 'reset' }
   /** Handles the request and closes the connection instead of answering: the client can't know
    * whether it had an effect. */
-  | { readonly kind: 'lose-answer' }
-  /** Never answers; the connection stays open. */
-  | { readonly kind: 'hang' };
+  | { readonly kind: 'lose-answer' };
 
 /** A fault for the next requests that match. Members that are left out match every request. */
 export interface Fault {
@@ -100,8 +98,6 @@ async function applyFault(
       return !response.destroyed;
     case 'reset':
       request.socket.destroy();
-      return false;
-    case 'hang':
       return false;
     case 'lose-answer':
       response.writeHead = () => {

@@ -2,8 +2,12 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { at, type Fields, listAt, type Reply, unique } from '../conformance/connection.ts';
 import { CLASSES, paths, storageClass } from '../conformance/objects.ts';
-import { HOST_PATH_PROGRAM, type HostPathBed, openHostPathBed } from '../harness/host-path-bed.ts';
-import { NODE_KEY } from '../harness/host-path-driver.ts';
+import {
+  HOST_PATH_PROGRAM,
+  type HostPathBed,
+  NODE_KEY,
+  openHostPathBed,
+} from '../harness/host-path-bed.ts';
 import { makeNode } from '../harness/real-nodes.ts';
 
 const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
@@ -18,20 +22,19 @@ if (HOST_PATH_PROGRAM !== undefined) {
     let slow: string;
     before(async () => {
       const options = { node, capacity: { fast: '3Gi', slow: '10Gi' } };
-      bed = await openHostPathBed(program, options, async (opened) => {
-        const { api, driver, namespace } = opened;
-        await makeNode(api, { name: node, driver: driver.name, labels: { [NODE_KEY]: node } });
-        await makeNode(api, { name: unique('node'), driver: undefined, labels: {} });
-        await api.create('/apis/storage.k8s.io/v1/csidrivers', {
-          apiVersion: 'storage.k8s.io/v1',
-          kind: 'CSIDriver',
-          metadata: { name: driver.name },
-          spec: { storageCapacity: true, attachRequired: false },
-        });
-        const capacity = ['--enable-capacity', '--capacity-ownerref-level=-1'];
-        await opened.startSutler([...capacity, '--kube-api-capacity-qps=50'], {
-          NAMESPACE: namespace,
-        });
+      bed = await openHostPathBed(program, options);
+      const { api, driver, namespace } = bed;
+      await makeNode(api, { name: node, driver: driver.name, labels: { [NODE_KEY]: node } });
+      await makeNode(api, { name: unique('node'), driver: undefined, labels: {} });
+      await api.create('/apis/storage.k8s.io/v1/csidrivers', {
+        apiVersion: 'storage.k8s.io/v1',
+        kind: 'CSIDriver',
+        metadata: { name: driver.name },
+        spec: { storageCapacity: true, attachRequired: false },
+      });
+      const capacity = ['--enable-capacity', '--capacity-ownerref-level=-1'];
+      await bed.startSutler([...capacity, '--kube-api-capacity-qps=50'], {
+        NAMESPACE: namespace,
       });
       capacities = `/apis/storage.k8s.io/v1/namespaces/${bed.namespace}/csistoragecapacities`;
       [fast, slow] = [await makeClass('fast'), await makeClass('slow')];

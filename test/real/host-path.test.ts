@@ -18,13 +18,12 @@ if (HOST_PATH_PROGRAM !== undefined) {
     let bed: HostPathBed;
     const className = unique('class');
     before(async () => {
-      bed = await openHostPathBed(program, {}, async (opened) => {
-        const { api, driver, plane } = opened;
-        await installCrdsIn(plane.kubeconfig);
-        await opened.startSutler([]);
-        const fields = { provisioner: driver.name };
-        await api.create(CLASSES, storageClass(className, { fields }));
-      });
+      bed = await openHostPathBed(program);
+      const { api, driver, plane } = bed;
+      await installCrdsIn(plane.kubeconfig);
+      await bed.startSutler([]);
+      const fields = { provisioner: driver.name };
+      await api.create(CLASSES, storageClass(className, { fields }));
     });
     after(() => bed.close());
 
