@@ -113,7 +113,7 @@ const CHANGES: readonly Part[] = [
   ),
   bySecret('the secret has another value', (scene) =>
     scene.patch(`/api/v1/namespaces/${scene.namespace}/secrets/creds`, {
-      stringData: { user: 'zoe' },
+      stringData: { user: 'berta' },
     }),
   ),
   { label: 'the claim is gone', between: (scene) => scene.remove(`${scene.claims}/data`) },
