@@ -341,27 +341,15 @@ describe('Dispatcher', () => {
     });
   });
 
-  describe('keeps requests', () => {
-    it('that Redis refuses, until it takes them', async () => {
-      begin();
-      await server.redis.config('SET', 'maxmemory', '1');
-      dispatcher.ensureQueued(key);
-      await until(() => dispatcher.trouble !== undefined, 'it is refused');
-      assert.equal(dispatcher.pending, 1);
-      await server.redis.config('SET', 'maxmemory', '0');
-      await until(hasJob, 'it has a job');
-    });
-
-    it('where another process leads by now, and says that once', async () => {
-      begin();
-      await beginTerm(place(), { transitions: 2, leader: 'other' }, false);
-      dispatcher.ensureQueued(key);
-      await until(() => outdated > 0, 'it is told');
-      assert.equal(await hasJob(), false);
-      leading = await beginLeading(place(), 3);
-      begin();
-      await dispatcher.waitUntilFlushed();
-      assert.deepEqual([await hasJob(), outdated], [true, 1]);
-    });
+  it('keeps requests where another process leads by now, and says that once', async () => {
+    begin();
+    await beginTerm(place(), { transitions: 2, leader: 'other' }, false);
+    dispatcher.ensureQueued(key);
+    await until(() => outdated > 0, 'it is told');
+    assert.equal(await hasJob(), false);
+    leading = await beginLeading(place(), 3);
+    begin();
+    await dispatcher.waitUntilFlushed();
+    assert.deepEqual([await hasJob(), outdated], [true, 1]);
   });
 });

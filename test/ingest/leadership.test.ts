@@ -177,17 +177,6 @@ describe('Leadership', () => {
       assert.deepEqual(done, ['queued']);
     });
 
-  it('begins once Redis can be reached, and writes nothing before', async () => {
-    link.trouble = 'away';
-    leadership.begin(lease);
-    leadership.tick(lease.seen);
-    await untilSteps();
-    assert.deepEqual([begun, await termOf()], [[], null]);
-    link.trouble = undefined;
-    leadership.tick(lease.seen);
-    await untilBegun();
-  });
-
   it('tells why it can’t begin, and tries again', async () => {
     const { begin } = journal;
     journal.begin = () => Promise.reject(new Error('the API server is away'));

@@ -266,14 +266,6 @@ describe('files that are replaced', () => {
     const { tls } = await access.credentials();
     assert.deepEqual([tls.cert, tls.key], [next.cert, next.key]);
   });
-
-  it('the kubeconfig itself is read again after a 401', async () => {
-    const path = kubeconfig({ user: { token: 'one' } });
-    const access = await load({ kubeconfig: path });
-    writeFileSync(path, readFileSync(path, 'utf8').replace('"one"', '"two"'));
-    await access.credentials(await access.credentials());
-    assert.equal(await authorizationOf(access), 'Bearer two');
-  });
 });
 
 describe('loadClusterAccess without a kubeconfig', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { addFinalizer, hasFinalizer, removeFinalizer } from '#src/kube/finalizers.ts';
+import { addFinalizer, removeFinalizer } from '#src/kube/finalizers.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { KubeObject, ObjectMeta } from '#src/kube/objects.ts';
 import { claims, snapshots, volumes } from '#src/kube/resources.ts';
@@ -28,15 +28,6 @@ function recordWrites(): { kube: Pick<KubeClient, 'patch' | 'update'>; sent: unk
     },
   };
 }
-
-describe('hasFinalizer', () => {
-  it('is true for an entry of the list only', () => {
-    const has = { metadata: { finalizers: ['a', OURS] } };
-    assert.equal(hasFinalizer(has, OURS), true);
-    assert.equal(hasFinalizer(has, 'our'), false);
-    assert.equal(hasFinalizer({ metadata: {} }, OURS), false);
-  });
-});
 
 describe('the finalizers of a PV', () => {
   const terminating = { deletionTimestamp: 'now' };

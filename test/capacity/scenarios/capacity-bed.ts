@@ -39,6 +39,14 @@ function reportedIn({ accessibleTopology, parameters }: Request): Answer {
   return { availableCapacity: size * GI * BigInt(parameters?.['multiplier'] ?? 1) };
 }
 
+interface GivenObject {
+  readonly className: string;
+  readonly segment: Labels;
+  readonly capacity?: string;
+  readonly labels?: Labels;
+  readonly owner?: OwnerReference;
+}
+
 interface StartOptions {
   readonly includesImmediate?: boolean;
   readonly owner?: OwnerReference | undefined;
@@ -111,26 +119,14 @@ export class CapacityBed {
   }
 
   /** An object as another provisioner has left it. */
-  addObject(
-    name: string,
-    o: {
-      className: string;
-      segment: Labels;
-      capacity?: string;
-      labels?: Labels;
-      owner?: OwnerReference;
-    },
-  ): Promise<StorageCapacity> {
+  addObject(name: string, o: GivenObject): Promise<StorageCapacity> {
+    const { className, segment, capacity = '1Gi', labels = labelsOf(this.manager), owner } = o;
+    const owners = owner === undefined ? {} : { ownerReferences: [owner] };
     return this.kube.create<StorageCapacity>(storageCapacities, NAMESPACE, {
-      metadata: {
-        name,
-        namespace: NAMESPACE,
-        labels: o.labels ?? labelsOf(this.manager),
-        ...(o.owner === undefined ? {} : { ownerReferences: [o.owner] }),
-      },
-      storageClassName: o.className,
-      nodeTopology: { matchLabels: o.segment },
-      capacity: o.capacity ?? '1Gi',
+      metadata: { name, namespace: NAMESPACE, labels, ...owners },
+      storageClassName: className,
+      nodeTopology: { matchLabels: segment },
+      capacity,
     });
   }
 

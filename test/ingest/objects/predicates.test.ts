@@ -73,19 +73,19 @@ describe('claimNeed', () => {
     });
   const deleted = { deletionTimestamp: '2026-01-01T00:00:00Z' };
 
-  it('accepts a clone source that is being deleted, for a driver that clones (K-07)', () => {
-    assert.equal(claimNeed(cloneSource(deleted), cloning, lookups).kind, 'job');
-    assert.equal(claimNeed(cloneSource(deleted), driver, lookups).kind, 'ignore');
-  });
-
-  it('ignores a clone source that is not being deleted (K-08)', () => {
-    assert.equal(claimNeed(cloneSource({}), cloning, lookups).kind, 'ignore');
-  });
-
-  it('ignores a claim that is being deleted without our finalizer (K-06)', () => {
-    const claim = cloneSource({ ...deleted, finalizers: ['kubernetes.io/pvc-protection'] });
-    assert.equal(claimNeed(claim, cloning, lookups).kind, 'ignore');
-  });
+  const foreign = { ...deleted, finalizers: ['kubernetes.io/pvc-protection'] };
+  for (const [title, change, of, kind] of [
+    [
+      'accepts a clone source that is being deleted, if the driver clones (K-07)',
+      deleted,
+      cloning,
+      'job',
+    ],
+    ['ignores it for a driver that does not clone (K-07)', deleted, driver, 'ignore'],
+    ['ignores a clone source that is not being deleted (K-08)', {}, cloning, 'ignore'],
+    ['ignores a claim that is deleted without our finalizer (K-06)', foreign, cloning, 'ignore'],
+  ] as const)
+    it(title, () => assert.equal(claimNeed(cloneSource(change), of, lookups).kind, kind));
 
   it('ignores a claim of another driver, whatever finalizers it has', () => {
     const finalizers = [
