@@ -265,34 +265,38 @@ describe('faults', () => {
     await assert.rejects(client.get(volumes, volume, { timeoutMs: 30 }), timeout);
   });
 
+  // A call of the test before may still arrive: it has another method, or the name "x".
   it('aborts a call at once, before and while it is under way', async () => {
     server.handler = () => {};
     const client = connect();
+    const create = (signal: AbortSignal) => client.create(volumes, undefined, {}, { signal });
+    const posts = (): number => server.seen.filter(({ method }) => method === 'POST').length;
     const aborted = { name: 'KubeError', reason: 'Aborted' };
-    await assert.rejects(client.get(volumes, volume, { signal: AbortSignal.abort() }), aborted);
-    assert.equal(server.seen.length, 0);
+    await assert.rejects(create(AbortSignal.abort()), aborted);
+    assert.equal(posts(), 0);
     const abort = new AbortController();
-    const call = client.create(volumes, undefined, {}, { signal: abort.signal });
-    await until(() => server.seen.length === 1, 'the request arrived');
+    const call = create(abort.signal);
+    await until(() => posts() === 1, 'the request arrived');
     abort.abort();
     await assert.rejects(call, aborted);
   });
 
   it('does not send a request that was aborted while it waited for a connection', async () => {
     const client = connect({ maxInFlight: 1 });
+    const names = () =>
+      server.seen.map(({ path }) => path.split('/').at(-1)).filter((name) => name !== 'x');
     server.handler = () => {};
     const [first, second] = [new AbortController(), new AbortController()];
     const underWay = client.get(volumes, { name: 'first' }, { signal: first.signal });
     const waiting = client.create(volumes, undefined, {}, { signal: second.signal });
-    await until(() => server.seen.length === 1, 'the first arrived');
+    await until(() => names().length > 0, 'the first arrived');
     second.abort();
     await assert.rejects(waiting, { name: 'KubeError', reason: 'Aborted' });
     first.abort();
     await assert.rejects(underWay);
     server.handler = ok;
     await client.get(volumes, { name: 'last' });
-    const names = server.seen.map((seen) => seen.path.split('/').at(-1));
-    assert.deepEqual(names, ['first', 'last']);
+    assert.deepEqual(names(), ['first', 'last']);
   });
 
   it('ends watches at close, lets calls finish, and refuses later calls', async () => {
