@@ -44,8 +44,7 @@ export function findRefusal(
     return refuse('other-pod', Code.Unavailable, details);
   }
   if (!allowAll && !defaultMethods.has(path)) {
-    const remedy = 'its --allow-all lets every method of CSI pass';
-    const details = `${path} does not pass this gateway (${remedy})`;
+    const details = `this gateway does not forward ${path}: start it with --allow-all`;
     return refuse('method', Code.Unimplemented, details);
   }
   if (Number.isNaN(notAfterMs)) {

@@ -52,15 +52,15 @@ export const flags = defineFlags({
     default: 500,
     min: 1,
     help:
-      'Most calls at the driver at once, not counting Identity calls. The gateway refuses further ' +
-      'calls. This only protects the driver: limit the work by --max-jobs-in-flight of ingest.',
+      'Most calls at the driver at once, not counting Identity calls; others are refused. This ' +
+      'only protects the driver: limit the work by --max-jobs-in-flight of ingest.',
   },
   'pod-uid': {
     type: 'string',
     default: '',
     help:
-      'UID of the gateway’s pod, for callers with --gateway-service. The gateway refuses calls for ' +
-      'another pod, which had this IP address before. Empty: not checked.',
+      'UID of the gateway’s pod, for callers with --gateway-service. The gateway refuses calls ' +
+      'for another pod, which had this IP address before. Empty: not checked.',
   },
   timeout: {
     type: 'durationMs',

@@ -108,7 +108,7 @@ export class CsiCalls {
   async #sendWhileFull(call: Omit<EncodedCall, 'deadlineMs'>): Promise<Uint8Array> {
     const { timeoutMs, notAfterMs = 0, signal } = call.settings;
     for (;;) {
-      // The deadline becomes a timer.
+      // Limited, since the deadline becomes a timer.
       const deadlineMs = this.#clock.nowMs() + timerMs(timeoutMs);
       try {
         return await this.#send({ ...call, deadlineMs });

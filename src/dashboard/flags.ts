@@ -52,7 +52,7 @@ export const flags = defineFlags({
     type: 'bool',
     default: false,
     help:
-      'Lets the operator retry a claim or volume at once. The queues stay read-only, because acting ' +
-      'there could run a key twice.',
+      'Lets the operator retry a claim or volume at once. The queues stay read-only, because ' +
+      'acting there could run a key twice.',
   },
 });

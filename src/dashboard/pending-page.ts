@@ -161,7 +161,7 @@ function faultTable(faults: Faults, nowMs: number, filter: Filter): Markup {
   if (faults.length === 0) {
     const { fault, name, class: className, namespace } = filter;
     const isFiltered = `${fault}${name}${className}${namespace}` !== '';
-    return markup`<p class="fine">Nothing ${isFiltered ? 'that the filter asks for ' : ''}is
+    return markup`<p class="fine">Nothing ${isFiltered ? 'that matches the filter ' : ''}is
 pending.</p>`;
   }
   const rows = faults.slice(0, MOST_FAULTS).map((fault) => {

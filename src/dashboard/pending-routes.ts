@@ -52,7 +52,7 @@ export function pendingRoutes(options: BoardsOptions): RequestHandler {
   router.post(retryPaths, async (request, response) => {
     const { user, mayAct } = callerOf(response);
     if (!mayAct) throw new RequestRefused(403, MAY_NOT_ACT);
-    log.info({ user, path: request.path, address: request.ip }, 'dashboard: an operator acts');
+    log.info({ user, path: request.path, address: request.ip }, 'dashboard: the operator retries');
     const object = objectOf(request);
     const explanation = await view.explain(object);
     if (explanation === undefined) throw unknown(object);
@@ -72,7 +72,7 @@ function objectOf({ params }: Request): string {
 }
 
 function unknown(object: string): RequestRefused {
-  const detail = `${object} is not pending here: it is done, deleted, or belongs to another provisioner`;
+  const detail = `${object} is not pending here: it is done, deleted, or another provisioner's`;
   return new RequestRefused(404, detail);
 }
 

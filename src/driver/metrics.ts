@@ -63,7 +63,7 @@ export function createDriverMetrics(registry: Registry) {
   const { counter, gauge } = metricsIn(registry);
   const refused = counter(
     'sutler_gateway_refused_total',
-    'Calls that were refused and not forwarded to the driver, by reason.',
+    'Calls refused and not sent to the driver, by reason.',
     ['reason'],
   );
   const inFlight = gauge('sutler_gateway_in_flight', 'Calls that the driver is working on.', []);

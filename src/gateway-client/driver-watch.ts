@@ -51,7 +51,7 @@ export class DriverWatch {
     this.#first = new Promise((resolve) => (this.#resolveFirst = resolve));
     this.#loop = new PollLoop({
       step: () => this.#poll(),
-      onError: (err) => options.log.error({ err }, 'asking the driver for its name failed'),
+      onError: (err) => options.log.error({ err }, 'could not ask the driver for its name'),
       periodMs: RETRY_MS,
       clock: options.clock,
     });

@@ -46,7 +46,8 @@ const flags = perDriver({
     default: '',
     help:
       'NAMESPACE/NAME of the headless Service of the gateways, instead of --gateway. Ingest and ' +
-      'jobs watch its EndpointSlices; only one of the pods at a time gets calls. Their certificates must contain NAME.NAMESPACE.svc, or --gateway-tls-server-name.',
+      'jobs watch its EndpointSlices; only one of the pods at a time gets calls. The ' +
+      'certificates must contain NAME.NAMESPACE.svc, or --gateway-tls-server-name.',
   },
   timeout: {
     type: 'durationMs',

@@ -46,8 +46,8 @@ export const AZURE_FILE_RESOURCE_GROUP = 'kubernetes.io/azure-file-resource-grou
  * `<leaseTransitions>/<history>` (src/queue/history.ts). Written by ingest; jobs read it at a call.
  */
 export const REDIS_HISTORY = 'sutler.dev/redis-history';
-/** sutler's own, on the driver's Lease: sutler is drained. JSON with who asked for it and when.
- * Written by `sutler drain`; read by ingest and jobs. */
+/** sutler's own, on the driver's Lease: who drains sutler, and since when, as JSON. Written by
+ * `sutler drain`; read by ingest and jobs. */
 export const DRAIN = 'sutler.dev/drain';
 
 // sutler's own annotations of classes. Written by administrators; read by ingest and jobs

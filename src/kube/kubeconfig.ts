@@ -102,7 +102,7 @@ function currentOf(file: KubeConfig, path: string) {
  * (tools/clientcmd client_config.go ClientConfig), and the server answers an unexplained 401. */
 function plaintextError(where: string, server: URL, { name }: User): UsageError {
   return new UsageError(
-    `${where}: sutler sends no credentials of user "${name}" to ${server.href}, because http is not ` +
+    `${where}: sutler sends no credentials of user "${name}" to ${server.href}, as http is not ` +
       'encrypted; give the cluster (or --master) an https:// URL, or the context ' +
       'a user without credentials',
   );
@@ -114,7 +114,7 @@ async function parseFile(path: string): Promise<Fields> {
   try {
     const value: unknown = yaml.parse(await readFile(path, 'utf8'));
     if (isFields(value)) return value;
-    throw new Error('it contains no mapping');
+    throw new Error('it is not a YAML mapping');
   } catch (cause) {
     throw new UsageError(
       `kubeconfig ${path}: ${reasonOf(cause)}; give one file by --kubeconfig or KUBECONFIG, and ` +

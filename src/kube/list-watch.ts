@@ -330,7 +330,7 @@ function describe(error: unknown): string {
   if (!(error instanceof KubeError)) return message;
   if (error.code === 403) return `${message} (grant list and watch)`;
   if (error.code === 404) return `${message} (the API server does not serve this resource)`;
-  if (error.code === 401) return `${message} (the credentials are refused)`;
+  if (error.code === 401) return `${message} (renew the credentials)`;
   return message;
 }
 

@@ -18,8 +18,8 @@ import { proxyOf } from './proxy.ts';
 import { bracketIPv6 } from '../runtime/address.ts';
 
 const UNVERIFIED =
-  "insecure-skip-tls-verify is set: the API server's certificate is not checked, so anybody on the " +
-  'network path can pose as the API server; set certificate-authority instead';
+  "insecure-skip-tls-verify is set: the API server's certificate is not checked, so anybody on " +
+  'the network path can pose as the API server; set certificate-authority instead';
 
 /** Creates the API client of a process from its flags. It connects at its first request, and is
  * closed with the process. Warns if the API server's certificate is not checked.

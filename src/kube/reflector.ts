@@ -117,7 +117,7 @@ export class Store<T extends Transformed> implements ObjectSink {
       this.#options.onChange?.(change);
     } catch (err) {
       const object = keyOf(change.object.metadata);
-      this.#log.error({ object, change: change.type, err }, 'handler of a change failed');
+      this.#log.error({ object, change: change.type, err }, 'the handler of a change failed');
     }
   }
 }

@@ -107,7 +107,7 @@ export class RequestSender {
       const { code, reason } = answer;
       this.#options.log.debug(
         { request: titleOf(call), code, reason, waitMs: Math.round(delayMs) },
-        'API request will be repeated',
+        'repeating an API request',
       );
       await this.#clock.sleep(delayMs, signal);
       if (signal?.aborted === true) throw answer;
@@ -131,7 +131,7 @@ export class RequestSender {
     const nowMs = performance.now();
     const waitMs = this.#rate?.waitMs(nowMs) ?? 0;
     if (nowMs + waitMs > endMs) {
-      const why = `would wait ${Math.round(waitMs)} ms for its turn (--kube-api-qps)`;
+      const why = `--kube-api-qps would delay it by ${Math.round(waitMs)} ms; raise it`;
       throw unansweredError(titleOf(call), 'Timeout', why);
     }
     this.#rate?.take(nowMs);

@@ -25,7 +25,7 @@ export async function openHttpEndpoint(
   const { httpEndpoint, metricsAddress } = context.flags;
   // Upstream has two flags for the address (cmd/csi-provisioner/csi-provisioner.go).
   if (httpEndpoint !== '' && metricsAddress !== '')
-    throw new UsageError('--metrics-address: it is the old name of --http-endpoint; remove it');
+    throw new UsageError('--metrics-address is the old name of --http-endpoint; remove it');
   const address = httpEndpoint || metricsAddress;
   if (address === '') return {};
   const server = createServer(TIME_LIMITS, (request, response) => {
@@ -60,7 +60,7 @@ async function answer(
   if (method !== 'GET' && method !== 'HEAD') {
     // A body that is not read would keep the connection busy.
     const headers = { allow: 'GET, HEAD', connection: 'close' };
-    return { code: 405, text: 'only GET and HEAD are answered here\n', headers };
+    return { code: 405, text: 'use GET or HEAD\n', headers };
   }
   if (page !== undefined) return health.answer(page === 'healthz' ? 'live' : 'ready', name);
   if (path !== metricsPath)

@@ -43,7 +43,7 @@ export function createLogger(o: {
         },
       },
     },
-    // A field that logger and line both have is there twice. The line's comes last and counts.
+    // If logger and line have the same field, JSON has both, and parse keeps the later: the line's.
     { write: (json: string) => o.write(`${escapeControls(toLine(JSON.parse(json) as Fields))}\n`) },
   );
   // Children inherit this method.

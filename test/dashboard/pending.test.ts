@@ -162,7 +162,7 @@ describe('the first page of the dashboard', () => {
         [object],
         query,
       );
-    assert.match(await get('/?name=other'), /Nothing that the filter asks for/);
+    assert.match(await get('/?name=other'), /Nothing that matches the filter/);
   });
 
   it('has a page for each object, with the time since its runs fail for the same reason', async () => {

@@ -163,7 +163,7 @@ describe('loadClusterAccess from a kubeconfig', () => {
     ['several files', '/a:/b', 'kubeconfig /a:/b', 'one file'],
     ['a folder', directory, directory],
     ['no YAML', write('a: ['), 'kubectl config view'],
-    ['another document', write('- 1'), 'no mapping'],
+    ['another document', write('- 1'), 'not a YAML mapping'],
     ['no current context', write({}), 'context ""', 'kubectl config view --minify'],
     [
       'a missing current context',

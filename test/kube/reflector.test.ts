@@ -358,7 +358,7 @@ describe('while the API server refuses', () => {
   // 400, 500 and 504 may mean that the server does not know the version: listed after three.
   for (const [code, hint, listed] of [
     [400, 'no', 2],
-    [401, 'the credentials are refused', 1],
+    [401, 'renew the credentials', 1],
     [403, 'grant list and watch', 1],
     [404, 'does not serve this resource', 1],
     [429, 'no', 1],
