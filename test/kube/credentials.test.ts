@@ -350,6 +350,15 @@ echo '${credential}' | sed "s/token-N/token-$(wc -l < ${ran})/"
     assert.equal(runs().length, 2, 'a refusal that persists does not start a plug-in per request');
   });
 
+  it('run again when their credential has expired', async () => {
+    const { exec } = plugin('expiring', { expirationTimestamp: '2020-01-01T00:00:00Z' });
+    let nowMs = 0;
+    const access = await load({ kubeconfig: kubeconfig({ user: { exec } }), nowMs: () => nowMs });
+    assert.equal(await authorizationOf(access), 'Bearer token-1');
+    nowMs += 10_000;
+    assert.equal(await authorizationOf(access), 'Bearer token-2');
+  });
+
   it('that fail cause an error that names kubeconfig, context and reason', async () => {
     const exec = { command: 'sh', args: ['-c', 'echo log in first >&2; exit 1'] };
     const path = kubeconfig({ user: { exec } });
