@@ -178,7 +178,7 @@ export function parseSourceBytes(
 /** Whether one of the grants lets claims of a namespace use the source. The grant has to be in the
  * source's namespace and to name both sides. Upstream: external-provisioner pkg/controller/util.go
  * IsGranted. */
-export function isGranted(
+function isGranted(
   grants: readonly ReferenceGrant[],
   source: Pick<SourceRef, 'apiGroup' | 'kind' | 'namespace' | 'name'>,
   claimNamespace: string,

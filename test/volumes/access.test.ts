@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { VolumeCapability_AccessMode_Mode as Mode } from '#src/csi/generated/csi_pb.ts';
 import { volumeCapabilities } from '#src/volumes/plan.ts';
 import { aClaim, aClass } from './builders.ts';
-import { claimFor, hasMessage } from './plans.ts';
+import { claimFor } from './plans.ts';
 
 const [RWO, ROX, RWX, RWOP] = [
   'ReadWriteOnce',
@@ -55,12 +55,6 @@ describe('access modes are translated one by one, in their order:', () => {
 describe('access modes are translated for a driver with SINGLE_NODE_MULTI_WRITER:', () => {
   for (const [title, from, to] of FINER) it(title, () => assert.deepEqual(modes(from, true), to));
 });
-
-it('an access mode without a CSI equivalent is refused', () =>
-  assert.throws(
-    () => modes([RWO, 'Other'], true),
-    hasMessage('unsupported AccessMode combination: [Other]'),
-  ));
 
 describe('the access type', () => {
   const typeOf = (volumeMode: 'Block' | 'Filesystem') =>

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { CLONE_PROTECTION } from '#src/kube/keys.ts';
-import type { Claim, DataSourceRef, VolumeMode } from '#src/kube/objects.ts';
+import type { Claim, VolumeMode } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { aClass } from './builders.ts';
 import {
@@ -12,7 +12,6 @@ import {
   aSourceVolume,
   cloneObjects,
   type FillInput,
-  type GrantChange,
   planSource,
   run,
   withGrant,
@@ -27,11 +26,13 @@ const VOLUME = { resource: 'persistentvolumes', name: 'test-testi', seen: '42' }
 
 const cloned = (objects: ApiObjects = cloneObjects(), change: Partial<FillInput> = {}) =>
   run((api) => planSource(api, { claim: aCloningClaim(), ...change }), objects);
-/** Asserts that the clone uses the volume's handle. */
+/** Asserts that the clone uses the volume's handle, whatever the feature gate is. */
 const succeeds = async (objects?: ApiObjects, change?: Partial<FillInput>) => {
-  const { value, error } = await cloned(objects, change);
-  assert.equal(error, undefined);
-  assert.deepEqual(value?.request.type?.value, { volumeId: 'test-volume-id' });
+  for (const crossNamespace of [false, true]) {
+    const { value, error } = await cloned(objects, { crossNamespace, ...change });
+    assert.equal(error, undefined);
+    assert.deepEqual(value?.request.type?.value, { volumeId: 'test-volume-id' });
+  }
 };
 
 interface Refusal {
@@ -55,8 +56,9 @@ const withoutClass = (claim: Claim): Claim => {
   const { storageClassName: _, ...spec } = claim.spec;
   return { ...claim, spec };
 };
-const unclaimed = () => {
-  const { claimRef: _, ...spec } = aSourceVolume().spec;
+/** A source whose volume lacks a field. */
+const volumeWithout = (field: 'claimRef' | 'csi') => {
+  const { [field]: _, ...spec } = aSourceVolume().spec;
   return cloneObjects(aSourceClaim(), { ...aSourceVolume(), spec });
 };
 const between = (wanted: VolumeMode | undefined, has: VolumeMode | undefined) => ({
@@ -65,7 +67,8 @@ const between = (wanted: VolumeMode | undefined, has: VolumeMode | undefined) =>
 });
 
 describe('cloneSource', () => {
-  it('uses the handle of the source’s volume, and adds our finalizer (D-01)', async () => {
+  it('uses the handle of the source’s volume, and adds our finalizer (D-01, D-28)', async () => {
+    await succeeds();
     const { value, steps } = await cloned();
     assert.deepEqual(value, {
       request: { type: { case: 'volume', value: { volumeId: 'test-volume-id' } } },
@@ -142,7 +145,8 @@ describe('cloneSource', () => {
     'a source whose volume is Failed (D-13)': invalid(withVolume({ phase: 'Failed' })),
     'a source whose volume is Pending (D-14)': invalid(withVolume({ phase: 'Pending' })),
     'a source whose volume is Available (D-15)': invalid(withVolume({ phase: 'Available' })),
-    'a source whose volume has no claimRef (D-16)': invalid(unclaimed()),
+    'a source whose volume has no claimRef (D-16)': invalid(volumeWithout('claimRef')),
+    'a source whose volume is no CSI volume': invalid(volumeWithout('csi')),
     'a volume of another UID (D-17)': boundTo({ uid: 'other' }),
     'a volume of another namespace (D-18)': boundTo({ namespace: 'other' }),
     'a volume of another claim (D-19)': boundTo({ name: 'other' }),
@@ -179,11 +183,6 @@ describe('cloneSource', () => {
   for (const [title, refusal] of Object.entries(refusals))
     it(`refuses ${title}`, () => refuses(refusal));
 
-  it('refuses a source whose volume is no CSI volume', async () => {
-    const { csi: _, ...spec } = aSourceVolume().spec;
-    await refuses(invalid(cloneObjects(aSourceClaim(), { ...aSourceVolume(), spec })));
-  });
-
   it('repeats the server’s message if the source may not be read', async () => {
     const refused = { verb: 'read', code: 403, message: 'forbidden' } as const;
     const { error } = await run(
@@ -215,13 +214,13 @@ describe('cloneSource', () => {
     await succeeds(cloneObjects({ ...source, status }));
   });
 
-  it('accepts another class than the source’s (D-03)', () =>
+  it('accepts another class than the source’s (D-03, D-29)', () =>
     succeeds(cloneObjects(), { claim: aCloningClaim({ storageClassName: 'other' }) }));
 
   const modes: Record<string, ReturnType<typeof between>> = {
     'a block volume from a block volume (D-21)': between('Block', 'Block'),
-    'a volume without a mode from one without (D-24)': between(undefined, undefined),
-    'a file system from a file system (D-25)': between('Filesystem', 'Filesystem'),
+    'a volume without a mode from one without (D-24, D-31)': between(undefined, undefined),
+    'a file system from a file system (D-25, D-30)': between('Filesystem', 'Filesystem'),
     'a file system from a volume without a mode (D-27)': between('Filesystem', undefined),
   };
   for (const [title, { objects, change }] of Object.entries(modes))
@@ -230,80 +229,5 @@ describe('cloneSource', () => {
   it('reports the first of several faults, in upstream’s order', async () => {
     const objects = withSource({ metadata: deleted, spec: { volumeName: '' }, phase: 'Pending' });
     await refuses(ofSource(notBound('Pending'), { objects, change: { requestedBytes: 1n } }));
-  });
-});
-
-describe('cloneSource across namespaces', () => {
-  const there = (ref: Partial<DataSourceRef> = {}) => aReferringClaim({ namespace: NS, ...ref });
-  const here = (ref: Partial<DataSourceRef>) => aReferringClaim(ref, { namespace: NS });
-  const NULL = null as unknown as string;
-  const reading = (claim: Claim, grant?: GrantChange, objects: ApiObjects = cloneObjects()) =>
-    run(
-      (api) => planSource(api, { claim, crossNamespace: true }),
-      grant === undefined ? objects : withGrant(objects, { namespace: NS, ...grant }),
-    );
-
-  const granted: Record<string, [claim: Claim, grant?: GrantChange, has?: VolumeMode]> = {
-    'a plain dataSource with the feature gate on (D-28)': [aCloningClaim()],
-    'into another class with it on (D-29)': [aCloningClaim({ storageClassName: 'other' })],
-    'a file system with it on (D-30)': [
-      aCloningClaim({ volumeMode: 'Filesystem' }),
-      {},
-      'Filesystem',
-    ],
-    'a volume without a mode with it on (D-31)': [aCloningClaim()],
-    'a claim that a grant names by kind (D-32, J-01)': [there({ apiGroup: '' }), {}],
-    'a claim that a grant names (D-33, J-02)': [
-      there({ apiGroup: '' }),
-      { to: { name: 'fake-pvc' } },
-    ],
-    "a dataSourceRef that names the claim's namespace (D-34)": [here({ namespace: NS })],
-    'a dataSourceRef without a namespace (D-35)': [here({})],
-    'a dataSourceRef whose namespace is null (D-36)': [here({ namespace: NULL })],
-    'a reference whose group is null (D-37)': [there({ apiGroup: NULL }), {}],
-    'a reference without a group (D-38, J-03)': [there(), {}],
-  };
-  for (const [title, [claim, grant, has]] of Object.entries(granted)) {
-    it(`clones ${title}`, async () => {
-      const { value, steps } = await reading(claim, grant, between(undefined, has).objects);
-      assert.deepEqual(value?.request.type?.value, { volumeId: 'test-volume-id' });
-      assert.deepEqual(steps.slice(-3), [...READS, ADDS_FINALIZER]);
-    });
-  }
-
-  const kept: Record<string, GrantChange | undefined> = {
-    'with a grant in another namespace (D-40, J-11)': { namespace: 'ns3' },
-    'with a grant from another group (D-41, J-12)': { from: { group: 'wrong' } },
-    'with a grant from another kind (D-42, J-13)': { from: { kind: 'Wrong' } },
-    'with a grant from another namespace (D-43, J-14)': { from: { namespace: 'ns3' } },
-    'with a grant to another group (D-44, J-15)': { to: { group: 'wrong' } },
-    'with a grant to another kind (D-45, J-16)': { to: { kind: 'Wrong' } },
-    'with a grant to another name (D-46, J-17)': { to: { name: 'other' } },
-    'with a grant whose `from` and `to` are empty (D-47, J-23)': { from: null, to: null },
-    'without any grant (D-48, J-08)': undefined,
-  };
-  const notAllowed = (kind: string) =>
-    `accessing ${NS}/fake-pvc of ${kind} dataSource from ns2/my-pvc isn't allowed`;
-  for (const [title, grant] of Object.entries(kept)) {
-    it(`reads no claim ${title}`, async () => {
-      const { error, steps } = await reading(there(), grant);
-      assert.equal(error?.message, notAllowed('PersistentVolumeClaim'));
-      assert.deepEqual(steps, [`list referencegrants ${NS}`]);
-    });
-  }
-
-  it('reads no object of a kind that the grant does not name (D-39)', async () => {
-    const { error, steps } = await reading(there({ kind: 'WrongKind' }), {});
-    assert.equal(error?.message, notAllowed('WrongKind'));
-    assert.deepEqual(steps, [`list referencegrants ${NS}`]);
-  });
-
-  it('reads no claim without the feature gate, granted or not (D-49)', async () => {
-    const { error, steps } = await run(
-      (api) => planSource(api, { claim: there() }),
-      withGrant(cloneObjects(), { namespace: NS }),
-    );
-    assert.match(error?.message ?? '', /the CrossNamespaceVolumeDataSource feature is disabled$/);
-    assert.deepEqual(steps, []);
   });
 });

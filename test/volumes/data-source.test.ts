@@ -3,8 +3,8 @@ import { describe, it } from 'node:test';
 import { CLONE_PROTECTION, SNAPSHOT_SOURCE_PROTECTION } from '#src/kube/keys.ts';
 import type { ListOptions } from '#src/kube/client.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
-import type { Claim } from '#src/kube/objects.ts';
-import { claims, type Resource, snapshots } from '#src/kube/resources.ts';
+import type { Claim, DataSourceRef, ReferenceGrant } from '#src/kube/objects.ts';
+import { claims, referenceGrants, type Resource, snapshots } from '#src/kube/resources.ts';
 import {
   addSourceFinalizer,
   type ContentSource,
@@ -15,9 +15,11 @@ import {
 import { DEFAULT_GATES } from '#src/volumes/flags.ts';
 import { aClaim } from './builders.ts';
 import {
+  aGrant,
   type ApiObjects,
   aCloningClaim,
   anApi,
+  type GrantChange,
   aReferringClaim,
   aRestoringClaim,
   aSnapshot,
@@ -36,6 +38,13 @@ const sourceOf = (claim: Claim, gates = DEFAULT_GATES, objects: ApiObjects = [],
 const inNs1 = aReferringClaim({ namespace: 'ns1' });
 const NOT_ALLOWED =
   "accessing ns1/fake-pvc of PersistentVolumeClaim dataSource from ns2/my-pvc isn't allowed";
+const NULL = null as unknown as string;
+const SNAPSHOTS = { group: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' };
+/** References to a claim and to a snapshot, and the kind of each in a grant. */
+const KINDS: readonly { readonly ref: Partial<DataSourceRef>; readonly to: object }[] = [
+  { ref: { kind: 'PersistentVolumeClaim' }, to: {} },
+  { ref: { apiGroup: SNAPSHOTS.group, kind: SNAPSHOTS.kind }, to: SNAPSHOTS },
+];
 
 describe('dataSourceOf', () => {
   it('is undefined for a plain claim', async () =>
@@ -52,12 +61,6 @@ describe('dataSourceOf', () => {
     });
   });
 
-  it('finds dataSourceRef in the namespace that it names', async () => {
-    const { value, steps } = await sourceOf(inNs1, OPEN, withGrant([]));
-    assert.deepEqual([value?.name, value?.namespace, value?.isEchoed], ['fake-pvc', 'ns1', true]);
-    assert.deepEqual(steps, ['list referencegrants ns1']);
-  });
-
   it('ignores dataSourceRef if dataSource is set', async () => {
     const dataSourceRef = { kind: 'Other', name: 'other', namespace: 'far' };
     assert.equal((await sourceOf(aCloningClaim({ dataSourceRef }))).value?.name, 'fake-pvc');
@@ -68,12 +71,14 @@ describe('dataSourceOf', () => {
     assert.equal((await sourceOf({ ...aCloningClaim(), metadata })).value?.namespace, '');
   });
 
-  it('needs no echo of a dataSourceRef without a namespace (R-12)', async () =>
-    assert.equal((await sourceOf(aReferringClaim({}))).value?.isEchoed, false));
-
-  it('needs an echo, but no grant, for a dataSourceRef to the own namespace', async () => {
-    const { value, steps } = await sourceOf(aReferringClaim({ namespace: 'ns2' }), OPEN);
-    assert.deepEqual([value?.isEchoed, steps], [true, []]);
+  it('finds dataSourceRef in the own namespace without a grant, and needs an echo if it names that (C-24, C-25, D-34, D-35, D-36, R-12)', async () => {
+    for (const { ref } of KINDS)
+      for (const own of [{ namespace: 'ns2' }, {}, { namespace: NULL }]) {
+        const { value, steps } = await sourceOf(aReferringClaim({ ...ref, ...own }), OPEN);
+        const expected = ['fake-pvc', 'ns2', own.namespace === 'ns2'];
+        assert.deepEqual([value?.name, value?.namespace, value?.isEchoed], expected);
+        assert.deepEqual(steps, []);
+      }
   });
 
   it('leaves the finalizer on a dataSourceRef’s snapshot to the sweep', async () => {
@@ -81,27 +86,105 @@ describe('dataSourceOf', () => {
     assert.equal((await sourceOf(claim)).value?.isReleased, false);
   });
 
-  it('refuses any namespace without the feature gate, even the claim’s own', async () => {
+  it('refuses any namespace without the feature gate, granted or not, even the claim’s own (C-27, D-49)', async () => {
     const message =
       'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is ' +
       'disabled';
-    for (const namespace of ['ns1', 'ns2'])
-      assert.equal((await sourceOf(aReferringClaim({ namespace }))).error?.message, message);
+    for (const { ref, to } of KINDS)
+      for (const namespace of ['ns1', 'ns2']) {
+        const claim = aReferringClaim({ ...ref, namespace });
+        const { error, steps } = await sourceOf(claim, undefined, withGrant([], { to }));
+        assert.deepEqual([error?.message, steps], [message, []]);
+      }
   });
+});
 
-  it('lists no grants for an empty namespace, which would be all of them', async () => {
-    const { error, steps } = await sourceOf(aReferringClaim({ namespace: '' }), OPEN);
-    assert.match(error?.message ?? '', /^accessing \/fake-pvc of .* isn't allowed$/);
-    assert.deepEqual(steps, []);
-  });
+describe('a source in another namespace may be used', () => {
+  const using = (ref: Partial<DataSourceRef>, ...grants: readonly ReferenceGrant[]) =>
+    sourceOf(
+      aReferringClaim({ namespace: 'ns1', ...ref }),
+      OPEN,
+      grants.map((grant) => [referenceGrants, grant]),
+    );
+  const mayUse = async (ref: Partial<DataSourceRef>, ...grants: readonly ReferenceGrant[]) => {
+    const { value, steps } = await using(ref, ...grants);
+    assert.deepEqual(steps, ['list referencegrants ns1']);
+    return value?.namespace === 'ns1';
+  };
 
-  it('treats a server without the kind ReferenceGrant as one without grants', async () => {
-    const message = 'the server could not find the requested resource';
-    const { error } = await sourceOf(inNs1, OPEN, [], { verb: 'list', code: 404, message });
-    assert.equal(error?.message, NOT_ALLOWED);
-  });
+  const granted: Readonly<Record<string, GrantChange>> = {
+    'if a grant names its kind (C-20, C-22, D-32, J-01, J-04, J-06)': {},
+    'if a grant names it (C-21, D-33, J-02)': { to: { name: 'fake-pvc' } },
+    'if the name in the grant is empty (C-23, J-05)': { to: { name: '' } },
+  };
+  for (const [title, grant] of Object.entries(granted))
+    it(title, async () => {
+      for (const { ref, to } of KINDS)
+        assert.ok(await mayUse(ref, aGrant({ ...grant, to: { ...to, ...grant.to } })));
+    });
 
-  it('finds grants of the version v1beta1 where the server does not know v1', async () => {
+  const denied: Readonly<Record<string, GrantChange | undefined>> = {
+    'without any grant (C-26, D-48, J-08, J-09)': undefined,
+    'with a grant in another namespace (C-28, D-40, J-11)': { namespace: 'ns3' },
+    'with a grant from another group (C-29, D-41, J-12)': { from: { group: 'wrong' } },
+    'with a grant from another kind (C-30, D-42, J-13)': { from: { kind: 'Wrong' } },
+    'with a grant from another namespace (C-31, D-43, J-14)': { from: { namespace: 'ns3' } },
+    'with a grant to another group (C-33, D-44, J-15)': { to: { group: 'wrong' } },
+    'with a grant to another kind (C-32, D-45, J-16)': { to: { kind: 'Wrong' } },
+    'with a grant to another name (C-34, D-46, J-17)': { to: { name: 'other' } },
+    'with a grant whose `from` is empty (J-21)': { from: null },
+    'with a grant whose `to` is empty (J-22)': { to: null },
+    'with a grant whose `from` and `to` are empty (C-35, D-47, J-23)': { from: null, to: null },
+  };
+  for (const [title, grant] of Object.entries(denied))
+    it(`not ${title}`, async () => {
+      for (const { ref, to } of KINDS) {
+        const own = grant?.to === null ? null : { ...to, ...grant?.to };
+        const grants = grant === undefined ? [] : [aGrant({ ...grant, to: own })];
+        const { error, steps } = await using(ref, ...grants);
+        const from = `${ref.kind} dataSource from ns2/my-pvc`;
+        assert.equal(error?.message, `accessing ns1/fake-pvc of ${from} isn't allowed`);
+        assert.deepEqual(steps, ['list referencegrants ns1']);
+      }
+    });
+
+  const hello = { group: 'hello.k8s.io/v1alpha1', kind: 'Hello' };
+  const greeting = { apiGroup: hello.group, kind: hello.kind };
+  const [claim, snapshot] = [{}, { kind: SNAPSHOTS.kind }];
+  const kinds: readonly (readonly [string, Partial<DataSourceRef>, GrantChange, boolean])[] = [
+    ['if its kind is an arbitrary one (J-07)', greeting, { to: hello }, true],
+    ['not if the grant is to another arbitrary kind (D-39, J-10)', greeting, {}, false],
+    ['if its group is empty', { ...claim, apiGroup: '' }, {}, true],
+    ['if its group is null (D-37)', { ...claim, apiGroup: NULL }, {}, true],
+    ['if it is a claim without a group (D-38, J-03)', claim, {}, true],
+    ['not if it is a snapshot without a group (J-19)', snapshot, { to: SNAPSHOTS }, false],
+    ['not if it is a claim, by a grant to snapshots (J-18)', claim, { to: SNAPSHOTS }, false],
+    ['not if it is a snapshot, by a grant to claims (J-20)', snapshot, {}, false],
+  ];
+  for (const [title, ref, grant, expected] of kinds)
+    it(title, async () => assert.equal(await mayUse(ref, aGrant(grant)), expected));
+
+  const { metadata, spec } = aGrant();
+  const wrong = { group: 'wrong', kind: 'Pod', namespace: 'ns9' };
+  const several: Readonly<Record<string, readonly [readonly ReferenceGrant[], boolean]>> = {
+    'by one grant of several': [[aGrant({ to: null }), aGrant()], true],
+    'not by `from` and `to` of different grants': [
+      [aGrant({ to: null }), aGrant({ from: null })],
+      false,
+    ],
+    'not by a grant that is empty or lacks `from` or `to`': [
+      [{ metadata }, { metadata, spec: { from: spec.from } }, { metadata, spec: { to: spec.to } }],
+      false,
+    ],
+    'by every entry of a grant': [
+      [{ metadata, spec: { from: [wrong, ...spec.from], to: [wrong, ...spec.to] } }],
+      true,
+    ],
+  };
+  for (const [title, [grants, expected]] of Object.entries(several))
+    it(title, async () => assert.equal(await mayUse(claim, ...grants), expected));
+
+  it('by a grant of the version v1beta1 where the server does not know v1', async () => {
     const api = anApi(withGrant([]));
     const serverMessage = 'the server could not find the requested resource';
     const unknown = new KubeError({ code: 404, reason: 'NotFound', serverMessage });
@@ -113,12 +196,19 @@ describe('dataSourceOf', () => {
     assert.equal((await dataSourceOf(old, inNs1, OPEN))?.name, 'fake-pvc');
   });
 
-  it('repeats the server’s message if the grants can’t be listed', async () => {
-    const refused = { verb: 'list', code: 403, message: 'forbidden' } as const;
-    assert.equal(
-      (await sourceOf(inNs1, OPEN, [], refused)).error?.message,
-      'error getting ReferenceGrants in ns1 namespace from api server: forbidden',
-    );
+  for (const [code, serverMessage, message] of [
+    [404, 'the server could not find the requested resource', NOT_ALLOWED],
+    [403, 'forbidden', 'error getting ReferenceGrants in ns1 namespace from api server: forbidden'],
+  ] as const)
+    it(`not if the server answers ${code} to the list of grants`, async () => {
+      const refused = { verb: 'list', code, message: serverMessage } as const;
+      assert.equal((await sourceOf(inNs1, OPEN, [], refused)).error?.message, message);
+    });
+
+  it('not if the namespace is empty: that would list the grants of all', async () => {
+    const { error, steps } = await sourceOf(aReferringClaim({ namespace: '' }), OPEN);
+    assert.match(error?.message ?? '', /^accessing \/fake-pvc of .* isn't allowed$/);
+    assert.deepEqual(steps, []);
   });
 });
 
@@ -134,7 +224,6 @@ describe('kindOf', () => {
   const kinds = [
     ['restores a VolumeSnapshot', of('VolumeSnapshot', SNAPSHOT_GROUP), 'snapshot'],
     ['clones a claim, whatever the group', of('PersistentVolumeClaim', 'any.io'), 'clone'],
-    ['leaves any other kind to a populator (B-27)', of('My', 'my.example.io'), 'populator'],
     [
       'leaves another kind of the snapshot group to a populator',
       of('VolumeGroupSnapshot', SNAPSHOT_GROUP),
@@ -144,15 +233,17 @@ describe('kindOf', () => {
   for (const [title, source, kind] of kinds)
     it(title, () => assert.equal(kindOf(source, 'my-pvc'), kind));
 
-  const wrongGroup = (group: string) =>
-    'the PVC source does not belong to the right APIGroup. Expected snapshot.storage.k8s.io, ' +
-    `Got ${group}`;
-  const NOT_FOUND = 'the PVC source not found for PVC my-pvc';
   const refusals = [
-    ['a snapshot of another group (C-05)', of('VolumeSnapshot', 'un.io'), wrongGroup('un.io')],
-    ['a snapshot without a group', of('VolumeSnapshot'), wrongGroup('')],
-    ['an empty name first (C-03)', of('VolumeSnapshot', undefined, ''), NOT_FOUND],
-    ['an empty name of any kind (C-04)', of('UnsupportedKind', undefined, ''), NOT_FOUND],
+    [
+      'a snapshot without a group',
+      of('VolumeSnapshot'),
+      'the PVC source does not belong to the right APIGroup. Expected snapshot.storage.k8s.io, Got ',
+    ],
+    [
+      'an empty name of any kind (C-04)',
+      of('UnsupportedKind', undefined, ''),
+      'the PVC source not found for PVC my-pvc',
+    ],
   ] as const;
   for (const [title, source, message] of refusals)
     it(`refuses ${title}`, () =>

@@ -88,6 +88,7 @@ describe('shouldDelete, by whose volume it is,', () => {
 
   it('ignores the volume of a plug-in that another driver replaced', () => {
     assert.equal(kind(inTree(inTreeName), driver), 'ignore');
+    assert.equal(kind(inTree(), driver), 'ignore', 'nor does it replace what has no name');
   });
 
   const bound = (volume: Volume): Volume => ({

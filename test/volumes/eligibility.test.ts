@@ -171,10 +171,3 @@ describe('a driver that replaced an in-tree plug-in', () => {
       assert.equal(shouldProvision(annotated(annotations), successor, cls).kind, kind);
     });
 });
-
-describe('where each node has a process of its own, a claim', () => {
-  const verdictOn = (node: string) =>
-    shouldProvision(onNode(node), { ...driver, ownNode: 'foo' }, late).kind;
-  it('of its node is provisioned', () => assert.equal(verdictOn('foo'), 'provision'));
-  it('of another node is ignored', () => assert.equal(verdictOn('bar'), 'ignore'));
-});

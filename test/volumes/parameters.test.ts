@@ -37,15 +37,6 @@ describe('the parameters that the driver gets', () => {
     assert.deepEqual(sent(parameters), parameters);
   });
 
-  it('are refused for an unknown reserved key (A-10)', () =>
-    assert.throws(
-      () => sent({ [`${N}pvc/name`]: 'x', bim: 'baz' }),
-      hasMessage(
-        'failed to strip CSI Parameters of prefixed keys: found unknown parameter key ' +
-          `"${N}pvc/name" with reserved namespace csi.storage.k8s.io/`,
-      ),
-    ));
-
   it('are empty if the class has none (A-11)', () => assert.deepEqual(driverParameters(bare), {}));
 
   it('include a key with the reserved prefix in capitals', () =>

@@ -7,7 +7,6 @@ import { type PlannedRequest, readAnswer, volumeName } from '#src/volumes/persis
 import { aClaim, aClass } from './builders.ts';
 import {
   completePv,
-  hasMessage,
   planCreation,
   readBadAnswer,
   readDriverAnswer,
@@ -28,13 +27,6 @@ describe('the name of a volume', () => {
   it('has the whole UID if that is shorter', () => assert.equal(named(32, 'testid'), 'pvc-testid'));
   it('begins with the configured prefix', () =>
     assert.equal(named(5, 'testid', 'test'), 'test-testi'));
-  it('needs a prefix', () =>
-    assert.throws(
-      () => named(-1, UID, ''),
-      hasMessage('volume name prefix cannot be of length 0'),
-    ));
-  it('needs a UID', () =>
-    assert.throws(() => named(5, ''), hasMessage('corrupted PVC object, it is missing UID')));
 });
 
 describe('the new PV', () => {

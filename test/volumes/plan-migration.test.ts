@@ -4,22 +4,7 @@ import type { Class } from '#src/kube/objects.ts';
 import { shouldProvision } from '#src/volumes/eligibility.ts';
 import { AZURE_DISK } from '#src/migration/azure-disk.ts';
 import { aClaim, aClass, driver } from './builders.ts';
-import {
-  readDriverAnswer,
-  readBadAnswer,
-  planCreation,
-  planRefusal,
-  withCapability,
-} from './plans.ts';
-import {
-  aContent,
-  aSnapshot,
-  aSourceClaim,
-  aSourceVolume,
-  cloneObjects,
-  snapshotObjects,
-  SNAPSHOT_GROUP,
-} from './source-builders.ts';
+import { planCreation, readDriverAnswer } from './plans.ts';
 
 /* Upstream's table uses a mock translator. This one uses the real translator of Azure Disk, which
  * keeps `fstype` and removes `zone`: a missing `zone` shows that the class was translated. */
@@ -51,61 +36,28 @@ async function provisioned(annotations: Record<string, string>, provisioner: str
   };
 }
 
-describe('a claim of an in-tree class is translated both ways', () => {
+describe('the class and the volume of a claim', () => {
   const translated = { parameters: { fstype: 'ext3' }, by: IN_TREE, handles: [DISK, undefined] };
-  for (const [title, annotations] of [
-    ['if the beta annotation names the driver (G-01)', { [BETA]: DRIVER }],
-    ['if the GA annotation names the driver (G-02)', { [GA]: DRIVER }],
-    ['if it was migrated to the driver (G-05)', { [GA]: IN_TREE, [MIGRATED_TO]: DRIVER }],
-    ['if both are so (G-08)', { [GA]: DRIVER, [MIGRATED_TO]: DRIVER }],
-  ] as const)
-    it(title, async () => assert.deepEqual(await provisioned(annotations, IN_TREE), translated));
-});
-
-describe('a claim of the driver’s own class is not translated', () => {
   const parameters = { fstype: 'ext3', zone: 'west-1' };
   const native = { parameters, by: DRIVER, handles: [undefined, DISK] };
-  for (const [title, annotations] of [
-    ['if the beta annotation names the driver (G-03)', { [BETA]: DRIVER }],
-    ['if the GA annotation names the driver (G-04)', { [GA]: DRIVER }],
+  for (const [title, annotations, provisioner] of [
+    ['are translated if the beta annotation names the driver (G-01)', { [BETA]: DRIVER }, IN_TREE],
+    ['are translated if the GA annotation names the driver (G-02)', { [GA]: DRIVER }, IN_TREE],
+    [
+      'are translated if it was migrated to the driver (G-05)',
+      { [GA]: IN_TREE, [MIGRATED_TO]: DRIVER },
+      IN_TREE,
+    ],
+    ['are translated if both are so (G-08)', { [GA]: DRIVER, [MIGRATED_TO]: DRIVER }, IN_TREE],
+    [
+      'stay if the class is the driver’s, by the beta annotation (G-03)',
+      { [BETA]: DRIVER },
+      DRIVER,
+    ],
+    ['stay if the class is the driver’s, by the GA annotation (G-04)', { [GA]: DRIVER }, DRIVER],
   ] as const)
-    it(title, async () => assert.deepEqual(await provisioned(annotations, DRIVER), native));
-});
-
-describe('a volume of an in-tree class', () => {
-  const resources = { requests: { storage: '1000' } };
-  const cls = classOf(IN_TREE);
-  const able = (capability: string) => ({
-    ...successor,
-    controllerCapabilities: withCapability(capability).controllerCapabilities,
-  });
-
-  it('without an in-tree form is refused before its PV is written', async () => {
-    const claim = aClaim({ metadata: { annotations: { [GA]: DRIVER } } });
-    const { plan } = await planCreation({ claim, cls, driver: successor });
-    const answer = readBadAnswer(plan, { volumeId: 'no-disk-uri' });
-    assert.match(answer.message, /^could not get disk name from no-disk-uri/);
-    assert.deepEqual([answer.handle, answer.isPermanent], ['no-disk-uri', true]);
-  });
-
-  it('can’t be restored from a snapshot of the driver (R-41)', async () => {
-    const dataSource = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'test-snapshot' };
-    const claim = aClaim({ metadata: { namespace: 'ns1' }, spec: { resources, dataSource } });
-    const objects = snapshotObjects(aSnapshot(), aContent({ spec: { driver: DRIVER } }));
-    const given = { claim, cls, driver: able('CREATE_DELETE_SNAPSHOT'), objects };
-    assert.match(
-      (await planRefusal(given)).message,
-      /snapshot test-snapshot is not handled by CSI driver of StorageClass class$/,
-    );
-  });
-
-  it('can’t be cloned from a volume of the driver (R-41)', async () => {
-    const namespace = 'fake-pvc-namespace';
-    const dataSource = { kind: 'PersistentVolumeClaim', name: 'fake-pvc' };
-    const claim = aClaim({ metadata: { namespace }, spec: { resources, dataSource } });
-    const csi = { driver: DRIVER, volumeHandle: DISK };
-    const objects = cloneObjects(aSourceClaim(), aSourceVolume({ spec: { csi } }));
-    const given = { claim, cls, driver: able('CLONE_VOLUME'), objects };
-    assert.match((await planRefusal(given)).message, /: claim in dataSource not bound or invalid$/);
-  });
+    it(title, async () => {
+      const expected = provisioner === IN_TREE ? translated : native;
+      assert.deepEqual(await provisioned(annotations, provisioner), expected);
+    });
 });

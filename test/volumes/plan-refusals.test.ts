@@ -77,12 +77,12 @@ const FAULTS: readonly (readonly [title: string, message: string, correction: Pa
     withParameters({ fstype: 'a', [`${N}fstype`]: 'b' }),
   ],
   [
-    'a source without a name',
+    'a source without a name (C-03)',
     'the PVC source not found for PVC claim',
     from('VolumeSnapshot', 's', 'wrong'),
   ],
   [
-    'a snapshot of another group',
+    'a snapshot of another group (C-05)',
     'the PVC source does not belong to the right APIGroup. Expected snapshot.storage.k8s.io, ' +
       'Got wrong',
     from('VolumeSnapshot', 's', SNAPSHOT_GROUP),
@@ -120,7 +120,7 @@ const FAULTS: readonly (readonly [title: string, message: string, correction: Pa
   ['an empty prefix', 'volume name prefix cannot be of length 0', { prefix: 'test' }],
   ['a claim without UID (B-19)', 'corrupted PVC object, it is missing UID', { uid: 'testid' }],
   [
-    'a file system that is named twice',
+    'a file system that is named twice (B-03)',
     'fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys',
     withParameters({ [`${N}provisioner-secret-name`]: 'a' }),
   ],
@@ -137,13 +137,13 @@ const FAULTS: readonly (readonly [title: string, message: string, correction: Pa
     { objects: source },
   ],
   [
-    'half a provisioner secret',
+    'half a provisioner secret (B-17)',
     half('Provisioner'),
     withParameters({ [`${N}node-stage-secret-name`]: 'a', [`${N}other`]: 'b' }),
   ],
   ['half another secret', half('NodeStage'), withParameters({ [`${N}other`]: 'b' })],
   [
-    'an unknown reserved parameter',
+    'an unknown reserved parameter (A-10)',
     'failed to strip CSI Parameters of prefixed keys: found unknown parameter key ' +
       `"${N}other" with reserved namespace ${N}`,
     withParameters({}),
@@ -154,7 +154,7 @@ const FAULTS: readonly (readonly [title: string, message: string, correction: Pa
     attributesOf('other'),
   ],
   [
-    'an attributes class of another driver',
+    'an attributes class of another driver (B-40)',
     'VAC gold referenced in PVC is for driver other which does not match driver name test-driver',
     attributesOf('test-driver'),
   ],

@@ -55,16 +55,6 @@ describe('the secrets of a class', () => {
     assert.deepEqual(await secretsOf(given), forAll('my-pvc'));
   });
 
-  it('are refused if only one half of the reference is given (B-17)', async () => {
-    const reason =
-      'either name and namespace for Provisioner secrets specified, Both must be specified';
-    assert.deepEqual(await planRefusal(classOf({ [`${N}provisioner-secret-name`]: '' })), {
-      kind: 'refuse',
-      message: `failed to get name and namespace template from params: ${reason}`,
-      waitsFor: [],
-    });
-  });
-
   it('are refused for one half even next to a default secret (B-21)', async () => {
     const parameters = { ...pair('', 'static', 'ns'), csiProvisionerSecretName: '' };
     assert.match((await planRefusal(classOf(parameters))).message, /Both must be specified$/);

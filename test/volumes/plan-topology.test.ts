@@ -4,14 +4,7 @@ import type { Class, Labels } from '#src/kube/objects.ts';
 import { planVolume } from '#src/volumes/plan.ts';
 import { aClaim, aClass, driver, DRIVER, options } from './builders.ts';
 import { anApi } from './source-builders.ts';
-import {
-  completePv,
-  type Given,
-  planCreation,
-  planRefusal,
-  runPlan,
-  withTopology,
-} from './plans.ts';
+import { completePv, type Given, planCreation, planRefusal, withTopology } from './plans.ts';
 import { aCluster, allow, registered } from '../topology/fake-cluster.ts';
 
 const NODE = 'volume.kubernetes.io/selected-node';
@@ -113,15 +106,6 @@ describe('the topology requirement of a request', () => {
     assert.match(
       (await planRefusal(input)).message,
       /^error generating accessibility requirements: topology \[\{zone zone2\}\] from selected/,
-    );
-  });
-
-  it('needs another node if the selected one has no CSINode (B-41)', async () => {
-    const { value } = await runPlan({ claim: onNode('bar'), driver: withTopology, topology });
-    assert.ok(value?.kind === 'reschedule', value?.kind);
-    assert.equal(
-      value.message,
-      'failed to get selected CSINode bar: csinode.storage.k8s.io "bar" not found',
     );
   });
 

@@ -80,13 +80,6 @@ describe('the file system', () => {
     });
   });
 
-  it('can’t be named under both keys (B-03)', async () =>
-    assert.equal(
-      (await planRefusal(classOf({ parameters: { fstype: 'ext3', [`${N}fstype`]: 'ext4' } })))
-        .message,
-      'fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys',
-    ));
-
   it('is not sent as a parameter under the reserved key (B-04)', async () => {
     const given = classOf({ parameters: { [`${N}fstype`]: 'ext3' } });
     assert.equal((await csiOf(given))?.fsType, 'ext3');
@@ -165,7 +158,4 @@ describe('a claim for a populator', () => {
   const odd = { dataSource: source, selector: {}, accessModes: ['Other'] };
   it('is left to the populator, before all other checks (B-27)', async () =>
     assert.deepEqual((await runPlan(claimOf(odd))).value, { kind: 'populator' }));
-
-  it('is left to the populator if only dataSourceRef names it', async () =>
-    assert.equal((await runPlan(claimOf({ dataSourceRef: source }))).value?.kind, 'populator'));
 });

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { ALLOW_VOLUME_MODE_CHANGE, SNAPSHOT_SOURCE_PROTECTION } from '#src/kube/keys.ts';
-import type { Claim } from '#src/kube/objects.ts';
 import { snapshots } from '#src/kube/resources.ts';
 import { aClass } from './builders.ts';
 import {
@@ -12,7 +11,6 @@ import {
   aSnapshot,
   type ContentChange,
   type FillInput,
-  type GrantChange,
   planSource,
   READY,
   run,
@@ -216,63 +214,11 @@ describe('snapshotSource', () => {
     await refuses({ ...otherDriver('other'), objects });
     await refuses(ofSnapshot(NOT_READY, { objects, change: { requestedBytes: 1n } }));
   });
-});
 
-describe('snapshotSource across namespaces', () => {
-  const TO = { group: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' };
-  const reference = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'test-snapshot' };
-  const there = aReferringClaim({ ...reference, namespace: 'ns1' });
-  const reading = (claim: Claim, grant?: GrantChange, crossNamespace = true) =>
-    run(
-      (api) => planSource(api, { claim, crossNamespace }),
-      grant === undefined ? snapshotObjects() : withGrant(snapshotObjects(), grant),
-    );
-
-  const granted: Record<string, [Claim, GrantChange?]> = {
-    'a plain dataSource with the feature gate on (C-19)': [aRestoringClaim()],
-    'a snapshot that a grant names by kind (C-20, J-06)': [there, { to: TO }],
-    'a snapshot that a grant names (C-21)': [there, { to: { ...TO, name: 'test-snapshot' } }],
-    'any snapshot where the grant has no name (C-22, J-04)': [there, { to: TO }],
-    'any snapshot where the name is empty (C-23, J-05)': [there, { to: { ...TO, name: '' } }],
-    "a dataSourceRef that names the claim's namespace (C-24)": [
-      aReferringClaim({ ...reference, namespace: 'ns1' }, { namespace: 'ns1' }),
-    ],
-    'a dataSourceRef without a namespace (C-25)': [
-      aReferringClaim(reference, { namespace: 'ns1' }),
-    ],
-  };
-  for (const [title, [claim, grant]] of Object.entries(granted)) {
-    it(`restores ${title}`, async () => {
-      const { value, steps } = await reading(claim, grant);
-      assert.deepEqual(value?.request.type?.value, { snapshotId: 'sid' });
-      assert.equal(steps.at(-1), ADDS_FINALIZER);
-    });
-  }
-
-  const kept: Record<string, GrantChange | undefined> = {
-    'without any grant (C-26, J-09)': undefined,
-    'with a grant in another namespace (C-28)': { namespace: 'ns3', to: TO },
-    'with a grant from another group (C-29)': { from: { group: 'wrong' }, to: TO },
-    'with a grant from another kind (C-30)': { from: { kind: 'Wrong' }, to: TO },
-    'with a grant from another namespace (C-31)': { from: { namespace: 'ns3' }, to: TO },
-    'with a grant to another kind (C-32)': { to: { ...TO, kind: 'Wrong' } },
-    'with a grant to another group (C-33)': { to: { ...TO, group: 'wrong' } },
-    'with a grant to another name (C-34)': { to: { ...TO, name: 'other' } },
-    'with a grant whose `from` and `to` are empty (C-35)': { from: null, to: null },
-  };
-  for (const [title, grant] of Object.entries(kept)) {
-    it(`reads no snapshot ${title}`, async () => {
-      const { error, steps } = await reading(there, grant);
-      const refusal =
-        "accessing ns1/test-snapshot of VolumeSnapshot dataSource from ns2/my-pvc isn't";
-      assert.equal(error?.message, `${refusal} allowed`);
-      assert.deepEqual(steps, ['list referencegrants ns1']);
-    });
-  }
-
-  it('reads no snapshot without the feature gate, granted or not (C-27)', async () => {
-    const { error, steps } = await reading(there, { to: TO }, false);
-    assert.match(error?.message ?? '', /the CrossNamespaceVolumeDataSource feature is disabled$/);
-    assert.deepEqual(steps, []);
+  it('uses a snapshot of another namespace that a grant names', async () => {
+    const to = { group: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' };
+    const ref = { apiGroup: to.group, kind: to.kind, name: 'test-snapshot', namespace: 'ns1' };
+    const claim = aReferringClaim(ref);
+    await succeeds(withGrant(snapshotObjects(), { to }), { claim, crossNamespace: true });
   });
 });
