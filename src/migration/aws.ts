@@ -1,5 +1,5 @@
 import { RefusedError } from '../rules/rule.ts';
-import { awsRegion, toDriverTopology, toLabelTopology, translateZones } from './topology.ts';
+import { awsRegion, toLabelTopology, translateZones } from './topology.ts';
 import {
   indexByLowerCase,
   type InTreePlugin,
@@ -28,13 +28,7 @@ export const AWS: InTreePlugin<'awsElasticBlockStore'> = {
   // "aws://zone/vol-1" and "vol-1" are one volume.
   identify: ({ volumeID }) => volumeID.replace(/^aws:.*\//, ''),
 
-  toCsiSource: (source) => ({
-    volumeHandle: parseVolumeId(source.volumeID),
-    ...mountFields(source),
-    volumeAttributes: { partition: String(source.partition ?? 0) },
-  }),
-
-  finishCsi: (volume) => toDriverTopology(volume, ZONE_KEY),
+  toHandle: ({ volumeID }) => parseVolumeId(volumeID),
 
   toInTreeSource(csi) {
     const partition = csi.volumeAttributes?.['partition'];

@@ -1,7 +1,6 @@
-import { omitUnset } from '../runtime/json.ts';
 import { RefusedError } from '../rules/rule.ts';
 import { mapExpressions, translateZones } from './topology.ts';
-import { indexByLowerCase, type InTreePlugin, mountFields } from './in-tree-plugin.ts';
+import { indexByLowerCase, type InTreePlugin } from './in-tree-plugin.ts';
 
 const ZONE_KEY = 'topology.disk.csi.azure.com/zone';
 const MANAGED = 'Managed';
@@ -22,15 +21,10 @@ export const AZURE_DISK: InTreePlugin<'azureDisk'> = {
 
   identify: ({ diskURI }) => diskURI,
 
-  toCsiSource(source) {
-    const { cachingMode, fsType, kind } = source;
+  toHandle({ diskURI, kind }) {
     if (kind !== undefined && kind.toLowerCase() !== MANAGED.toLowerCase())
       throw new RefusedError(`kind(${kind}) is not supported in csi migration`);
-    return {
-      volumeHandle: source.diskURI,
-      ...mountFields(source),
-      volumeAttributes: omitUnset({ kind: MANAGED, cachingmode: cachingMode, fstype: fsType }),
-    };
+    return diskURI;
   },
 
   toInTreeSource(csi) {

@@ -16,7 +16,7 @@ export const AZURE_FILE: InTreePlugin<'azureFile'> = {
   identify: ({ secretNamespace, secretName, shareName }, claimNamespace) =>
     [secretNamespace ?? claimNamespace, secretName, shareName].join('#'),
 
-  toCsiSource(source, { metadata, spec }) {
+  toHandle(source, { metadata, spec }) {
     const { secretName, shareName } = source;
     // An empty secretNamespace counts as set: then the claim's is not used.
     const namespace = source.secretNamespace ?? spec.claimRef?.namespace ?? '';
@@ -26,12 +26,7 @@ export const AZURE_FILE: InTreePlugin<'azureFile'> = {
       );
     const resourceGroup = metadata.annotations?.[AZURE_FILE_RESOURCE_GROUP] ?? '';
     const account = accountIn(secretName) ?? secretName;
-    return {
-      volumeHandle: [resourceGroup, account, shareName, metadata.name, namespace].join('#'),
-      ...omitUnset({ readOnly: source.readOnly }),
-      volumeAttributes: { sharename: shareName },
-      nodeStageSecretRef: { name: secretName, namespace },
-    };
+    return [resourceGroup, account, shareName, metadata.name, namespace].join('#');
   },
 
   toInTreeSource: (csi) => readCsiSource(csi).source,

@@ -1,4 +1,4 @@
-import { renameZoneKeys, toDriverTopology, toLabelTopology } from './topology.ts';
+import { renameZoneKeys, toLabelTopology } from './topology.ts';
 import { type InTreePlugin, mountFields, renameFsType } from './in-tree-plugin.ts';
 
 const ZONE_KEY = 'topology.cinder.csi.openstack.org/zone';
@@ -14,14 +14,7 @@ export const CINDER: InTreePlugin<'cinder'> = {
 
   identify: ({ volumeID }) => volumeID,
 
-  // The secret of the in-tree source is lost, as in upstream.
-  toCsiSource: (source) => ({
-    volumeHandle: source.volumeID,
-    ...mountFields(source),
-    volumeAttributes: {},
-  }),
-
-  finishCsi: (volume) => toDriverTopology(volume, ZONE_KEY),
+  toHandle: ({ volumeID }) => volumeID,
 
   toInTreeSource: (csi) => ({ volumeID: csi.volumeHandle, ...mountFields(csi) }),
 

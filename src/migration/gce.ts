@@ -1,19 +1,12 @@
 import { BETA_ZONE, ZONE } from '../kube/keys.ts';
 import { prefixRefusal, RefusedError } from '../rules/rule.ts';
-import {
-  gceRegion,
-  toDriverTopology,
-  toLabelTopology,
-  translateZones,
-  ZONE_SEPARATOR,
-} from './topology.ts';
+import { gceRegion, toLabelTopology, translateZones, ZONE_SEPARATOR } from './topology.ts';
 import {
   type InTreePlugin,
   mountFields,
   parsePartition,
   renameFsType,
   type VolumeParts,
-  withSpec,
 } from './in-tree-plugin.ts';
 
 const ZONE_KEY = 'topology.gke.io/zone';
@@ -28,23 +21,7 @@ export const GCE: InTreePlugin<'gcePersistentDisk'> = {
 
   identify: ({ pdName }) => pdName,
 
-  toCsiSource(source, volume) {
-    const partition = source.partition ?? 0;
-    return {
-      volumeHandle: handleOf(source.pdName, zonesFromLabels(volume)),
-      ...mountFields(source),
-      volumeAttributes: { partition: partition === 0 ? '' : String(partition) },
-    };
-  },
-
-  finishCsi(volume) {
-    const { accessModes } = volume.spec;
-    const changed =
-      accessModes === undefined
-        ? volume
-        : withSpec(volume, { accessModes: [reduceModes(accessModes)] });
-    return toDriverTopology(changed, ZONE_KEY);
-  },
+  toHandle: ({ pdName }, volume) => handleOf(pdName, zonesFromLabels(volume)),
 
   toInTreeSource(csi) {
     const parts = csi.volumeHandle.split('/');
@@ -77,11 +54,4 @@ function handleOf(pdName: string, zones: readonly string[]): string {
   if (others.length === 0) return `projects/UNSPECIFIED/zones/${zone}/disks/${pdName}`;
   const region = prefixRefusal('failed to get region from zones', () => gceRegion(zones));
   return `projects/UNSPECIFIED/regions/${region}/disks/${pdName}`;
-}
-
-/** The one access mode for the driver: a disk is written from one node or read from many. Upstream:
- * backwardCompatibleAccessModes. */
-function reduceModes(accessModes: readonly string[]): string {
-  const isWritten = accessModes.includes('ReadWriteOnce') || accessModes.includes('ReadWriteMany');
-  return !isWritten && accessModes.includes('ReadOnlyMany') ? 'ReadOnlyMany' : 'ReadWriteOnce';
 }

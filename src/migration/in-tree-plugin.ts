@@ -31,13 +31,9 @@ export interface InTreePlugin<F extends SourceField = SourceField> {
    * @param claimNamespace namespace of the PV's claim, '' for none */
   identify(source: InTreeSource<F>, claimNamespace: string): string;
 
-  /** The CSI source of a stored PV, without the driver's name. Upstream: TranslateInTreePVToCSI.
-   * @param volume the PV without its in-tree source
+  /** The driver's handle of a stored PV. Upstream: TranslateInTreePVToCSI.
    * @throws RefusedError for a source without a CSI form */
-  toCsiSource(source: InTreeSource<F>, volume: VolumeParts): Omit<CsiSource, 'driver'>;
-
-  /** Translates the rest of a stored PV for the driver: topology, access modes. */
-  finishCsi?<V extends VolumeParts>(volume: V): V;
+  toHandle(source: InTreeSource<F>, volume: VolumeParts): string;
 
   /** The in-tree source of a volume that the driver created. Upstream: TranslateCSIPVToInTree.
    * @throws RefusedError for a property that the in-tree source can't express */
@@ -52,11 +48,6 @@ export interface InTreePlugin<F extends SourceField = SourceField> {
 export interface VolumeParts {
   readonly metadata: Pick<ObjectMeta, 'name' | 'annotations' | 'labels'>;
   readonly spec: VolumeSpec;
-}
-
-/** Changes fields of the volume's spec. */
-export function withSpec<V extends VolumeParts>(volume: V, change: Partial<VolumeSpec>): V {
-  return { ...volume, spec: { ...volume.spec, ...change } };
 }
 
 /** Adds a label unless the volume has one with that key. */

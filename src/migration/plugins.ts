@@ -50,20 +50,15 @@ export function isInTreeVolume(volume: Pick<VolumeParts, 'spec'>): boolean {
   return findInTreeSource(volume) !== undefined;
 }
 
-/** The CSI form of a stored in-tree volume, for its deletion. Nobody writes it: the stored PV stays
+/** The driver of a stored in-tree volume, and the handle for calls to it. The stored PV stays
  * in-tree. Upstream: csi-translation-lib translate.go TranslateInTreePVToCSI.
- * @throws RefusedError for a volume without an in-tree source or whose source has no CSI form */
-export function toCsiVolume<V extends VolumeParts>(volume: V): V {
+ * @returns undefined for a volume without an in-tree source
+ * @throws RefusedError for a source without a CSI form */
+export function translateHandle(volume: VolumeParts) {
   const found = findInTreeSource(volume);
-  if (found === undefined)
-    throw new RefusedError(
-      `could not find in-tree plugin translation logic for "${volume.metadata.name}"`,
-    );
+  if (found === undefined) return undefined;
   const { plugin, source } = found;
-  const { [plugin.source]: _, ...spec } = volume.spec;
-  const csi = { driver: plugin.csiDriver, ...plugin.toCsiSource(source, volume) };
-  const translated: V = { ...volume, spec: { ...spec, csi } };
-  return plugin.finishCsi?.(translated) ?? translated;
+  return { driver: plugin.csiDriver, handle: plugin.toHandle(source, volume) };
 }
 
 /** The in-tree form in which a migrated class's new volume is stored, so that a cluster without the

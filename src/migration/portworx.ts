@@ -3,15 +3,7 @@ import {
   PORTWORX_SECRET_NAMESPACE,
   RESERVED_PARAMETER_PREFIX,
 } from '../kube/keys.ts';
-import type { CsiSource } from '../kube/objects.ts';
-import { omitUnset } from '../runtime/json.ts';
-import {
-  indexByLowerCase,
-  type InTreePlugin,
-  mountFields,
-  omitKeys,
-  type VolumeParts,
-} from './in-tree-plugin.ts';
+import { indexByLowerCase, type InTreePlugin, mountFields, omitKeys } from './in-tree-plugin.ts';
 
 /** Portworx. Upstream: csi-translation-lib plugins/portworx.go. */
 export const PORTWORX: InTreePlugin<'portworxVolume'> = {
@@ -37,13 +29,7 @@ export const PORTWORX: InTreePlugin<'portworxVolume'> = {
 
   identify: ({ volumeID }) => volumeID,
 
-  // The field readOnly of the in-tree source is lost, as in upstream.
-  toCsiSource: (source, volume) => ({
-    volumeHandle: source.volumeID,
-    ...omitUnset({ fsType: source.fsType }),
-    volumeAttributes: {},
-    ...secretRefsOf(volume),
-  }),
+  toHandle: ({ volumeID }) => volumeID,
 
   toInTreeSource: (csi) => ({ volumeID: csi.volumeHandle, ...mountFields(csi) }),
 };
@@ -61,18 +47,4 @@ function repeatForPurposes(field: string, value: string | undefined): Record<str
   if (value === undefined) return {};
   const keys = SECRET_PURPOSES.map((purpose) => `${RESERVED_PARAMETER_PREFIX}${purpose}-${field}`);
   return Object.fromEntries(keys.map((key) => [key, value]));
-}
-
-function secretRefsOf({ metadata: { annotations = {} } }: VolumeParts): Partial<CsiSource> {
-  const name = annotations[PORTWORX_SECRET_NAME];
-  const namespace = annotations[PORTWORX_SECRET_NAMESPACE];
-  if (name === undefined || namespace === undefined) return {};
-  const ref = { name, namespace };
-  return {
-    controllerPublishSecretRef: ref,
-    nodeStageSecretRef: ref,
-    nodePublishSecretRef: ref,
-    controllerExpandSecretRef: ref,
-    nodeExpandSecretRef: ref,
-  };
 }

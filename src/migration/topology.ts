@@ -12,11 +12,10 @@ import {
   omitKeys,
   type VolumeParts,
   withDefaultLabel,
-  withSpec,
 } from './in-tree-plugin.ts';
 
-/* Translates the topology of volumes, in node affinity and labels, between Kubernetes' keys and a
- * driver's keys. Matches expressions by their key, whatever their operator. Upstream:
+/* Translates the topology of new volumes, in node affinity and labels, from a driver's keys to
+ * Kubernetes' keys. Matches expressions by their key, whatever their operator. Upstream:
  * csi-translation-lib plugins/in_tree_volume.go. */
 
 /** Separates the zones in the label of a volume with several. */
@@ -52,33 +51,6 @@ export function renameKey<V extends VolumeParts>(volume: V, from: string, to: st
       : { ...term, matchExpressions: term.matchExpressions.map(rename) };
   const terms = termsOf(volume);
   return terms.length === 0 ? volume : withTerms(volume, terms.map(renameIn));
-}
-
-/** Adds an expression to every term of the affinity; without values there is nothing to add.
- * Upstream: addTopology. */
-export function addKey<V extends VolumeParts>(volume: V, key: string, given: readonly string[]): V {
-  const values = [
-    ...new Set(given.map((value) => value.trim()).filter((value) => value !== '')),
-  ].sort();
-  if (values.length === 0) return volume;
-  const terms = termsOf(volume).length === 0 ? [{}] : termsOf(volume);
-  return withTerms(
-    volume,
-    terms.map((term) => withExpression(term, { key, operator: 'In', values })),
-  );
-}
-
-/** In-tree to CSI: gives zones the driver's key, from the affinity or else from the zone label, and
- * beta regions their current key. Labels stay. Upstream: translateTopologyFromInTreeToCSI. */
-export function toDriverTopology<V extends VolumeParts>(volume: V, zoneKey: string): V {
-  const pair = labelPairOf(volume);
-  const label = volume.metadata.labels?.[pair.zone];
-  const zoned =
-    valuesOf(volume, pair.zone).length > 0
-      ? renameKey(volume, pair.zone, zoneKey)
-      : addKey(volume, zoneKey, label?.split(ZONE_SEPARATOR) ?? []);
-  const hasBetaRegion = pair === BETA && valuesOf(zoned, BETA.region).length > 0;
-  return hasBetaRegion ? renameKey(zoned, BETA.region, GA.region) : zoned;
 }
 
 /** CSI to in-tree: gives zones Kubernetes' key, in affinity and labels, and adds their region.
@@ -148,9 +120,8 @@ function withTerms<V extends VolumeParts>(
   nodeSelectorTerms: readonly NodeSelectorTerm[],
 ): V {
   const { nodeAffinity } = volume.spec;
-  return withSpec(volume, {
-    nodeAffinity: { ...nodeAffinity, required: { ...nodeAffinity?.required, nodeSelectorTerms } },
-  });
+  const required = { ...nodeAffinity?.required, nodeSelectorTerms };
+  return { ...volume, spec: { ...volume.spec, nodeAffinity: { ...nodeAffinity, required } } };
 }
 
 type Expression = NonNullable<TopologySelectorTerm['matchLabelExpressions']>[number];

@@ -1,6 +1,6 @@
 import { RESERVED_PARAMETER_PREFIX } from '../kube/keys.ts';
 import { omitUnset } from '../runtime/json.ts';
-import { addKey, labelPairOf, renameKey, renameZoneKeys, valuesOf } from './topology.ts';
+import { labelPairOf, renameKey, renameZoneKeys, valuesOf } from './topology.ts';
 import {
   indexByLowerCase,
   type InTreePlugin,
@@ -28,18 +28,7 @@ export const VSPHERE: InTreePlugin<'vsphereVolume'> = {
 
   identify: ({ volumePath }) => volumePath,
 
-  toCsiSource({ volumePath, fsType, storagePolicyName = '' }) {
-    return {
-      volumeHandle: volumePath,
-      ...omitUnset({ fsType }),
-      volumeAttributes: storagePolicyName === '' ? {} : { storagepolicyname: storagePolicyName },
-    };
-  },
-
-  finishCsi(volume) {
-    const { zone, region } = labelPairOf(volume);
-    return toDriverKey(toDriverKey(volume, zone, ZONE_KEY), region, REGION_KEY);
-  },
+  toHandle: ({ volumePath }) => volumePath,
 
   // The storage policy is lost.
   toInTreeSource: (csi) => ({
@@ -69,13 +58,6 @@ const PARAMETER_NAMES: ReadonlyMap<string, string> = new Map([
     'iopslimit',
   ].map((key) => [key, `${key}-migrationparam`] as const),
 ]);
-
-/** As toDriverTopology, for one key; but a label holds a single value. Upstream:
- * translateTopologyFromInTreevSphereToCSI. */
-function toDriverKey<V extends VolumeParts>(volume: V, label: string, key: string): V {
-  if (valuesOf(volume, label).length > 0) return renameKey(volume, label, key);
-  return addKey(volume, key, [volume.metadata.labels?.[label] ?? '']);
-}
 
 /** Upstream: translateTopologyFromCSIToInTreevSphere. */
 function toLabel<V extends VolumeParts>(volume: V, key: string, label: string): V {

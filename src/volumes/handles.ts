@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { zonesFromLabels } from '../migration/gce.ts';
 import type { SourceField, VolumeParts } from '../migration/in-tree-plugin.ts';
-import { findInTreeSource, isInTreeVolume, toCsiVolume } from '../migration/plugins.ts';
+import { findInTreeSource, translateHandle } from '../migration/plugins.ts';
 
 /** The driver of a PV, stored in either form, and the handle for calls to it. The handle of an
  * in-tree PV also depends on labels and annotations, so it does not identify the volume; identityOf
@@ -11,8 +11,9 @@ import { findInTreeSource, isInTreeVolume, toCsiVolume } from '../migration/plug
 export function handleOf(
   volume: VolumeParts,
 ): { readonly driver: string; readonly handle: string } | undefined {
-  const { csi } = isInTreeVolume(volume) ? toCsiVolume(volume).spec : volume.spec;
-  return csi === undefined ? undefined : { driver: csi.driver, handle: csi.volumeHandle };
+  const { csi } = volume.spec;
+  const own = csi && { driver: csi.driver, handle: csi.volumeHandle };
+  return translateHandle(volume) ?? own;
 }
 
 /** Identifies a PV's volume among all volumes of its driver. */

@@ -30,9 +30,9 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   'an annotation in a secret template': (text) => secretOf("${pvc.annotations['long']}", text),
   'a quantity': (text) => parseQuantityBytes(text),
   'a text in a message': quote,
-  'a handle of AWS': (text) => AWS.toCsiSource({ volumeID: text }, parts),
+  'a handle of AWS': (text) => AWS.toHandle({ volumeID: text }, parts),
   'a secret of Azure File': (text) =>
-    AZURE_FILE.toCsiSource({ secretName: text, secretNamespace: 'ns', shareName: 's' }, parts),
+    AZURE_FILE.toHandle({ secretName: text, secretNamespace: 'ns', shareName: 's' }, parts),
   'a handle of Azure Disk': (text) =>
     AZURE_DISK.toInTreeSource({ driver: 'd', volumeHandle: text }),
   'a handle of Compute Engine': (text) => GCE.toInTreeSource({ driver: 'd', volumeHandle: text }),

@@ -14,6 +14,9 @@ export const GA_REGION = 'topology.kubernetes.io/region';
 export const BETA_ZONE = 'failure-domain.beta.kubernetes.io/zone';
 export const BETA_REGION = 'failure-domain.beta.kubernetes.io/region';
 
+export const AZURE_DISK_URI =
+  '/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/disk';
+
 type Labels = Readonly<Record<string, string>>;
 
 /** Freezes the whole value: a rule that changes it throws. */

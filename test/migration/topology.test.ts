@@ -1,17 +1,14 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { VolumeSpec } from '#src/kube/objects.ts';
-import {
-  awsRegion,
-  gceRegion,
-  labelPairOf,
-  toDriverTopology,
-  toLabelTopology,
-} from '#src/migration/topology.ts';
+import { toInTreeVolume } from '#src/migration/plugins.ts';
+import { awsRegion, gceRegion, toLabelTopology } from '#src/migration/topology.ts';
 import { RefusedError } from '#src/rules/rule.ts';
 import {
   affinity,
+  aNewVolume,
   aStoredVolume,
+  AZURE_DISK_URI,
   BETA_REGION,
   BETA_ZONE,
   GA_REGION,
@@ -24,118 +21,6 @@ type Affinity = VolumeSpec['nodeAffinity'];
 type Labels = Readonly<Record<string, string>>;
 const withTopology = (nodeAffinity?: Affinity, labels?: Labels) =>
   aStoredVolume(nodeAffinity ? { nodeAffinity } : {}, labels ? { labels } : {});
-
-describe('labelPairOf', () => {
-  const both = { [GA_ZONE]: 'z', [BETA_ZONE]: 'z' };
-  const beta = affinity({ [BETA_ZONE]: ['z'] });
-  const mixed = affinity({ [BETA_ZONE]: ['z'] }, { [GA_ZONE]: [] });
-  const cases: Readonly<Record<string, readonly [Affinity, Labels, zone: string]>> = {
-    'GA by the affinity, before beta': [mixed, { [BETA_ZONE]: 'z' }, GA_ZONE],
-    'beta by the affinity, before labels': [beta, both, BETA_ZONE],
-    'GA by the labels, before beta': [affinity({ rack: ['r'] }), both, GA_ZONE],
-    'GA by an empty label': [undefined, { [GA_ZONE]: '', [BETA_ZONE]: 'z' }, GA_ZONE],
-    'beta by the labels': [undefined, { [BETA_ZONE]: '' }, BETA_ZONE],
-    'GA without a zone': [affinity({ [BETA_REGION]: ['r'] }), { [BETA_REGION]: 'r' }, GA_ZONE],
-  };
-  for (const [title, [nodeAffinity, labels, zone]] of Object.entries(cases))
-    it(`is ${title}`, () =>
-      assert.equal(labelPairOf(withTopology(nodeAffinity, labels)).zone, zone));
-});
-
-describe('toDriverTopology', () => {
-  it('renames a zone whatever its operator, and keeps what it does not know', () => {
-    const rename = (key: string) => ({
-      required: {
-        nodeSelectorTerms: [
-          {
-            matchExpressions: [
-              { key, operator: 'NotIn' as const, values: ['a'] },
-              { key, operator: 'Exists' as const },
-            ],
-            matchFields: [{ key: GA_ZONE, operator: 'In' as const, values: ['field'] }],
-          },
-          {},
-        ],
-        to: 'us',
-      },
-      not: 'known',
-    });
-    const { spec } = toDriverTopology(withTopology(rename(GA_ZONE)), KEY);
-    assert.deepEqual(spec.nodeAffinity, rename(KEY));
-  });
-
-  for (const zone of [GA_ZONE, BETA_ZONE]) {
-    it(`renames ${zone} in the affinity and keeps the labels`, () => {
-      const volume = withTopology(affinity({ [zone]: ['a'], rack: ['r'] }), { [zone]: 'other' });
-      assert.deepEqual(
-        toDriverTopology(volume, KEY),
-        withTopology(affinity({ [KEY]: ['a'], rack: ['r'] }), { [zone]: 'other' }),
-      );
-    });
-  }
-
-  const cases: Readonly<Record<string, readonly [Affinity, Labels, expected: Affinity]>> = {
-    'uses the zones of the label if the affinity has none, sorted and each once': [
-      affinity({ rack: ['r'] }),
-      { [GA_ZONE]: ' b__a__b__' },
-      affinity({ rack: ['r'], [KEY]: ['a', 'b'] }),
-    ],
-    'creates an affinity for the label': [
-      undefined,
-      { [BETA_ZONE]: 'a' },
-      affinity({ [KEY]: ['a'] }),
-    ],
-    'uses the label also if the affinity has zones without a value': [
-      affinity({ [GA_ZONE]: [] }),
-      { [GA_ZONE]: 'a' },
-      affinity({ [GA_ZONE]: [], [KEY]: ['a'] }),
-    ],
-    'keeps zones that have the driver’s key already': [
-      affinity({ [GA_ZONE]: ['a'], [KEY]: ['b'] }),
-      {},
-      {
-        required: {
-          nodeSelectorTerms: [
-            {
-              matchExpressions: [
-                { key: KEY, operator: 'In', values: ['a'] },
-                { key: KEY, operator: 'In', values: ['b'] },
-              ],
-            },
-          ],
-        },
-      },
-    ],
-    'adds nothing for a label without a zone': [undefined, { [GA_ZONE]: ' __ ' }, undefined],
-    'renames beta regions next to beta zones of the affinity': [
-      affinity({ [BETA_ZONE]: ['a'], [BETA_REGION]: ['r'] }),
-      {},
-      affinity({ [KEY]: ['a'], [GA_REGION]: ['r'] }),
-    ],
-    'renames beta regions next to the label of a beta zone': [
-      affinity({ [BETA_REGION]: ['r'] }),
-      { [BETA_ZONE]: 'a' },
-      affinity({ [GA_REGION]: ['r'], [KEY]: ['a'] }),
-    ],
-    'keeps beta regions without a value': [
-      affinity({ [BETA_ZONE]: ['a'], [BETA_REGION]: [] }),
-      {},
-      affinity({ [KEY]: ['a'], [BETA_REGION]: [] }),
-    ],
-    'keeps beta regions next to current zones': [
-      affinity({ [GA_ZONE]: ['a'], [BETA_REGION]: ['r'] }),
-      {},
-      affinity({ [KEY]: ['a'], [BETA_REGION]: ['r'] }),
-    ],
-  };
-  for (const [title, [given, labels, expected]] of Object.entries(cases))
-    it(title, () =>
-      assert.deepEqual(
-        toDriverTopology(withTopology(given, labels), KEY).spec.nodeAffinity,
-        expected,
-      ),
-    );
-});
 
 describe('toLabelTopology', () => {
   const firstLetter = (zones: readonly string[]) => {
@@ -212,6 +97,68 @@ describe('toLabelTopology', () => {
       () => translated(affinity({ [KEY]: ['r1'], [GA_ZONE]: ['s1'] }), undefined, firstLetter),
       refusal(`${begin}r1,s1`),
     ));
+});
+
+describe('the topology in the PV of', () => {
+  const volumeHandle = 'projects/p/zones/us-east1-b/disks/disk';
+  const [VS_ZONE, VS_REGION] = ['topology.csi.vmware.com/zone', 'topology.csi.vmware.com/region'];
+  type Terms = Readonly<Record<string, readonly string[]>>;
+  const renamed = { [VS_ZONE]: ['z'], [VS_REGION]: ['r'] };
+
+  const created: readonly (readonly [string, string, Terms[], Terms[], Labels?, own?: Labels])[] = [
+    [
+      'GCE has its zones and region in affinity and labels',
+      'gce-pd',
+      [{ 'topology.gke.io/zone': ['us-east1-c', 'us-east1-b'] }],
+      [{ [GA_ZONE]: ['us-east1-c', 'us-east1-b'], [GA_REGION]: ['us-east1'] }],
+      { [GA_ZONE]: 'us-east1-b__us-east1-c', [GA_REGION]: 'us-east1' },
+    ],
+    [
+      'AWS has its zone and region in affinity and labels',
+      'aws-ebs',
+      [{ 'topology.ebs.csi.aws.com/zone': ['us-west-2a'] }],
+      [{ [GA_ZONE]: ['us-west-2a'], [GA_REGION]: ['us-west-2'] }],
+      { [GA_ZONE]: 'us-west-2a', [GA_REGION]: 'us-west-2' },
+    ],
+    [
+      'Cinder has its zone in affinity and label, and no region',
+      'cinder',
+      [{ 'topology.cinder.csi.openstack.org/zone': ['nova'] }, { rack: ['r'] }],
+      [{ [GA_ZONE]: ['nova'] }, { rack: ['r'] }],
+      { [GA_ZONE]: 'nova' },
+    ],
+    [
+      'Azure Disk has its own keys and no label',
+      'azure-disk',
+      [{ 'topology.disk.csi.azure.com/zone': ['eastus-1'] }],
+      [{ 'topology.disk.csi.azure.com/zone': ['eastus-1'] }],
+    ],
+    [
+      'vSphere has zone and region in affinity, and the first of each in the labels',
+      'vsphere-volume',
+      [{ [VS_ZONE]: ['b', 'a'], [VS_REGION]: ['s'] }, { [VS_REGION]: ['r'] }],
+      [{ [GA_ZONE]: ['b', 'a'], [GA_REGION]: ['s'] }, { [GA_REGION]: ['r'] }],
+      { [GA_ZONE]: 'a', [GA_REGION]: 'r' },
+    ],
+    [
+      'vSphere has the beta keys of its labels, which stay',
+      'vsphere-volume',
+      [renamed],
+      [{ [BETA_ZONE]: ['z'], [BETA_REGION]: ['r'] }],
+      { [BETA_ZONE]: 'own', [BETA_REGION]: 'r' },
+      { [BETA_ZONE]: 'own' },
+    ],
+  ];
+  for (const [title, name, given, expected, labels, own] of created)
+    it(title, () => {
+      const csi = { volumeHandle: name === 'azure-disk' ? AZURE_DISK_URI : volumeHandle };
+      const change = {
+        spec: { nodeAffinity: affinity(...given) },
+        ...(own && { metadata: { labels: own } }),
+      };
+      const { metadata, spec } = toInTreeVolume(aNewVolume(`kubernetes.io/${name}`, csi, change));
+      assert.deepEqual([spec.nodeAffinity, metadata.labels], [affinity(...expected), labels]);
+    });
 });
 
 describe('the region of zones', () => {
