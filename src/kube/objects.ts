@@ -46,9 +46,6 @@ export type Claim = Stored<k8s.V1PersistentVolumeClaim, { spec: ClaimSpec; statu
 export type NodeSelectorRequirement = Json<k8s.V1NodeSelectorRequirement>;
 export type NodeSelectorTerm = Json<k8s.V1NodeSelectorTerm>;
 export type CsiSource = Json<k8s.V1CSIPersistentVolumeSource>;
-// In-tree volume sources whose plug-in has a CSI driver now.
-type AwsElasticBlockStoreSource = Json<k8s.V1AWSElasticBlockStoreVolumeSource>;
-type AzureDiskSource = Json<k8s.V1AzureDiskVolumeSource>;
 /** The API server writes null for a namespace that is not set. */
 export type AzureFileSource = With<
   Json<k8s.V1AzureFilePersistentVolumeSource>,

@@ -67,7 +67,8 @@ const deletedWith = (finalizers: string[]) =>
   );
 
 describe('snapshotSource', () => {
-  it('uses the handle of the content, and adds our finalizer (C-01)', async () => {
+  it('uses the handle of the content, and adds our finalizer (C-01, C-19)', async () => {
+    await succeeds(undefined, { crossNamespace: true });
     const { value, steps } = await restored();
     assert.deepEqual(value, {
       request: { type: { case: 'snapshot', value: { snapshotId: 'sid' } } },
