@@ -4,15 +4,13 @@ import { claims, volumes } from '#src/kube/resources.ts';
 import { messageOf } from '#src/runtime/error-message.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { type ProcessContext, runProcess } from '#src/runtime/process.ts';
-import { Connection } from '../test/conformance/connection.ts';
 import { type DropInBed, openDropInBed } from '../test/harness/drop-in-bed.ts';
 import { type Program, startProgram } from '../test/harness/program.ts';
-import type { RealControlPlane } from '../test/harness/real-control-plane.ts';
 import { until } from '../test/harness/until.ts';
 import { openControlPlane } from './control-plane.ts';
 import { flags as table, summary } from './drop-in-flags.ts';
 import { percentile } from './percentile.ts';
-import { childrenOf, cpuMs, peakRssBytes, rssBytes } from './proc.ts';
+import { childrenOf, cpuMs, rssBytes } from './proc.ts';
 import { splitArgs } from './split-args.ts';
 
 const MiB = 1024 * 1024;
@@ -20,10 +18,6 @@ const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 
 /** External-provisioner's limit of requests, 5 a second, out of the way. */
 const TUNED = ['--kube-api-qps=1000', '--kube-api-burst=1000'];
-
-/** Objects that a provisioner writes. */
-const WRITTEN = /^(persistentvolumes|persistentvolumeclaims|events)$/;
-const WRITES = /^(POST|PUT|PATCH|APPLY)$/;
 
 await runProcess(
   { host: process, argv: process.argv.slice(2), known: {} },
@@ -46,17 +40,17 @@ async function start(context: Context): Promise<void> {
   const rounds = new Map<string, Round[]>(Object.keys(contenders).map((name) => [name, []]));
   for (let round = 0; round < flags.rounds; round += 1)
     for (const [name, command] of Object.entries(contenders))
-      if (!stopping.aborted) rounds.get(name)?.push(await measure(context, plane, command));
+      if (!stopping.aborted)
+        rounds.get(name)?.push(await measure(context, plane.kubeconfig, command));
   stdout.write(renderTable(rounds));
   context.stop(0);
 }
 
 async function measure(
   { flags }: Context,
-  plane: RealControlPlane,
+  kubeconfig: string,
   [file = '', ...before]: readonly string[],
 ): Promise<Round> {
-  const { kubeconfig } = plane;
   const bed = await openDropInBed({ kubeconfig, namespace: 'default' });
   const socket = `--csi-address=${bed.driver.socket}`;
   const lease = '--leader-election-namespace=default';
@@ -76,7 +70,6 @@ async function measure(
     await untilBound(bed, [first]);
     const pids = await treeOf(program.pid ?? 0);
     const single = await oneAtATime(bed, flags.single);
-    const writesBefore = await countWrites(plane);
     const cpuBefore = await sumOf(pids, cpuMs);
     const burstMs = performance.now();
     const names = Array.from({ length: flags.claims }, (_, i) => `${bed.className}-burst-${i}`);
@@ -86,7 +79,6 @@ async function measure(
     // Events are written a little later.
     await systemClock.sleep(2_000);
     const cpu = (await sumOf(pids, cpuMs)) - cpuBefore;
-    const writes = (await countWrites(plane)) - writesBefore;
     const all = [first, ...names, ...single.names];
     const deletingMs = performance.now();
     for (const name of all) await bed.kube.delete(claims, { namespace: 'default', name });
@@ -94,13 +86,10 @@ async function measure(
     return {
       'start to first PV, ms': firstPvMs,
       'one at a time, p50 to the PV, ms': percentile(single.ms, 0.5),
-      'one at a time, p99 to the PV, ms': percentile(single.ms, 0.99),
       'burst to the last Bound, s': boundMs / 1000,
       'deletion of all, s': (performance.now() - deletingMs) / 1000,
       'CPU a claim, ms': cpu / flags.claims,
-      'API writes a claim, those of kube-controller-manager included': writes / flags.claims,
       'RSS, MiB': (await sumOf(pids, rssBytes)) / MiB,
-      'RSS at its peak, MiB': (await sumOf(pids, peakRssBytes)) / MiB,
     };
   } catch (cause) {
     throw new Error(`${file}: ${messageOf(cause)}\n${program?.output()}`, { cause });
@@ -143,20 +132,6 @@ async function oneAtATime(bed: DropInBed, count: number) {
     await untilBound(bed, [name]);
   }
   return { names, ms };
-}
-
-/** Writes that the API server has answered so far. The bench's own creations of claims are the same
- * for both. */
-async function countWrites(plane: RealControlPlane): Promise<number> {
-  const api = new Connection(plane);
-  const { text } = await api.get('/metrics');
-  await api.close();
-  let count = 0;
-  for (const [, labels = '', value] of text.matchAll(/^apiserver_request_total\{(.*)\} (\S+)$/gm)) {
-    const label = (name: string) => new RegExp(`${name}="([^"]*)"`).exec(labels)?.[1] ?? '';
-    if (WRITES.test(label('verb')) && WRITTEN.test(label('resource'))) count += Number(value);
-  }
-  return count;
 }
 
 function renderTable(rounds: ReadonlyMap<string, readonly Round[]>): string {

@@ -4,7 +4,7 @@ import { signalWithin, systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { version } from '#src/runtime/version.ts';
 import { freePort } from '../test/harness/free-port.ts';
-import { writeBoundClaims } from './bound-claims.ts';
+import { writeBoundPairs } from './bound-pairs.ts';
 import { percentile } from './percentile.ts';
 import { rssBytes } from './proc.ts';
 import type { RoundOptions } from './rounds.ts';
@@ -68,7 +68,7 @@ export async function eventSourceRound(
     const waitsMs = await createOneAtATime(claims, count, signal);
     const empty = await watchMemory(first);
     for (const error of await parts.close()) throw error;
-    await writeBoundClaims(client, { count: bound, driver, concurrency: CONCURRENCY });
+    await writeBoundPairs({ client, driver, concurrency: CONCURRENCY }, 0, bound);
     const second = await startWith(backend, { ...options, closers }, source);
     const full = await watchMemory(second);
     return {

@@ -34,11 +34,6 @@ export const flags = defineFlags({
     min: 1,
     help: 'Requests of the bench under way at once.',
   },
-  delete: {
-    type: 'bool',
-    default: true,
-    help: 'Delete the claims afterwards and measure that too.',
-  },
   backend: {
     type: 'string',
     default: 'sandbox',
@@ -123,14 +118,4 @@ export const flags = defineFlags({
     help: 'Folder for CPU profiles of our processes. Do not compare the times of such a run.',
   },
   patience: { type: 'durationMs', default: '5m', help: 'Time limit of one phase.' },
-  'jobs-args': {
-    type: 'string',
-    default: '',
-    help: 'More arguments for the jobs processes, separated by blanks.',
-  },
-  'gateway-args': {
-    type: 'string',
-    default: '',
-    help: 'More arguments for the gateway, separated by blanks: --max-in-flight=20.',
-  },
 });

@@ -30,5 +30,4 @@ export const flags = defineFlags({
     default: '--max-semi-space-size=1 --max-old-space-size=320',
     help: 'Node flags for the gateway, separated by blanks. The default is that of k8s/gateway.',
   },
-  json: { type: 'bool', default: false, help: 'Print JSON in place of the table.' },
 });

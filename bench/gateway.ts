@@ -97,54 +97,24 @@ async function start(context: ProcessContext<typeof table>): Promise<void> {
   }
   const rss: number[] = [];
   const cpuBefore = await cpuMs(gateway);
-  const startedMs = performance.now();
   for (let part = 0; part < RSS_SAMPLES && !stopping.aborted; part += 1) {
     await callMany(through, Math.round(flags.calls / RSS_SAMPLES), flags.concurrency);
     rss.push(await rssBytes(gateway));
   }
-  const wallMs = performance.now() - startedMs;
   const cpuPerCallUs = (((await cpuMs(gateway)) - cpuBefore) * 1_000) / flags.calls;
   const [p50Direct, p50Through] = [percentile(times.direct, 0.5), percentile(times.through, 0.5)];
-  const report = {
-    node: process.version,
-    transport: flags.tls ? 'TCP, mutual TLS 1.3' : 'unix socket',
-    p50Ms: { direct: p50Direct, through: p50Through, added: p50Through - p50Direct },
-    p99Ms: { direct: percentile(times.direct, 0.99), through: percentile(times.through, 0.99) },
-    callsPerSecond: (flags.calls * 1_000) / wallMs,
-    cpuPerCallUs,
-    rssMiB: { idle: mib(idleRss), over: rss.map(mib) },
-  };
+  const ms = (value: number): string => `${value.toFixed(2)} ms`;
+  const mib = (bytes: number, digits = 0): string => (bytes / 2 ** 20).toFixed(digits);
+  const transport = flags.tls ? 'TCP, mutual TLS 1.3' : 'unix socket';
   context.stdout.write(
-    flags.json ? `${JSON.stringify(report)}\n` : toText(report, flags.calls, flags.concurrency),
+    `gateway on Node ${process.version}, ${transport}\n` +
+      `one call at a time    p50 ${ms(p50Direct)} on the socket, ${ms(p50Through)} through the ` +
+      `gateway: ${ms(p50Through - p50Direct)} more\n` +
+      `${flags.concurrency} calls at a time    ${cpuPerCallUs.toFixed(0)} µs of the gateway’s CPU per call\n` +
+      `memory when idle      ${mib(idleRss, 1)} MiB\n` +
+      `over ${flags.calls} calls     ${rss.map((bytes) => mib(bytes)).join(' ')} MiB\n`,
   );
   context.stop(0);
-}
-
-interface Report {
-  readonly node: string;
-  readonly transport: string;
-  readonly p50Ms: { readonly direct: number; readonly through: number; readonly added: number };
-  readonly p99Ms: { readonly direct: number; readonly through: number };
-  readonly callsPerSecond: number;
-  readonly cpuPerCallUs: number;
-  readonly rssMiB: { readonly idle: number; readonly over: readonly number[] };
-}
-
-function toText(report: Report, calls: number, concurrency: number): string {
-  const ms = (value: number): string => `${value.toFixed(2)} ms`;
-  const both = (times: { readonly direct: number; readonly through: number }): string =>
-    `${ms(times.direct)} on the socket, ${ms(times.through)} through the gateway`;
-  const { p50Ms, p99Ms, rssMiB } = report;
-  return [
-    `gateway on Node ${report.node}, ${report.transport}`,
-    `one call at a time    p50 ${both(p50Ms)}: ${ms(p50Ms.added)} more`,
-    `                      p99 ${both(p99Ms)}`,
-    `${concurrency} calls at a time    ${report.cpuPerCallUs.toFixed(0)} µs of the gateway’s CPU ` +
-      `per call, ${report.callsPerSecond.toFixed(0)} calls/s`,
-    `memory when idle      ${rssMiB.idle.toFixed(1)} MiB`,
-    `over ${calls} calls     ${rssMiB.over.map((value) => value.toFixed(0)).join(' ')} MiB`,
-    '',
-  ].join('\n');
 }
 
 async function timeCall(client: CsiClient): Promise<number> {
@@ -162,10 +132,6 @@ async function callMany(client: CsiClient, count: number, concurrency: number): 
     }
   };
   await Promise.all(Array.from({ length: concurrency }, callUntilNoneLeft));
-}
-
-function mib(bytes: number): number {
-  return bytes / 2 ** 20;
 }
 
 async function stopChild(child: ChildProcess): Promise<void> {

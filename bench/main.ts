@@ -21,7 +21,6 @@ import { measureJobBytes } from './job-bytes.ts';
 import { rssBytes } from './proc.ts';
 import { CLIENT_NAME, sentDuring } from './redis-sample.ts';
 import { type Report, type Times, timesOf, toJson, toText } from './report.ts';
-import { splitArgs } from './split-args.ts';
 import { drainText, idleText, latencyText, type Sides } from './rounds-report.ts';
 import { drainRound, idleRound, latencyRound, type RoundOptions } from './rounds.ts';
 import { type BackendOptions, startTestbed, type SutlerOptions, type Testbed } from './testbed.ts';
@@ -94,8 +93,6 @@ function testbedOptions(context: Context): Omit<BackendOptions, 'closers'> & Sut
     profileDir: flags.profile,
     program: flags.program,
     commonArgs: flags.budget ? ['-v=6', '--logging-format=json'] : [],
-    jobsArgs: splitArgs(flags.jobsArgs),
-    gatewayArgs: splitArgs(flags.gatewayArgs),
     env: context.env,
     pid: context.pid,
     node: process.execPath,
@@ -220,13 +217,10 @@ async function measure({ flags, testbed, redis, workload, stopping, say }: Bench
   const createTimes = timesOf(created, startedMs);
   const between = await readIdle();
   const create = { ...createTimes, costs: costsBetween(before, between) };
-  let remove: Report['remove'];
-  if (flags.delete) {
-    say(`deleting ${flags.claims} claims`);
-    const removeMs = performance.now();
-    const removed = await workload.remove(burst, phaseTimeout());
-    remove = { ...timesOf(removed, removeMs), costs: costsBetween(between, await readIdle()) };
-  }
+  say(`deleting ${flags.claims} claims`);
+  const removeMs = performance.now();
+  const removed = await workload.remove(burst, phaseTimeout());
+  const remove = { ...timesOf(removed, removeMs), costs: costsBetween(between, await readIdle()) };
   return {
     machine: machine(),
     settings: {
@@ -241,10 +235,10 @@ async function measure({ flags, testbed, redis, workload, stopping, say }: Bench
     idleRssMiB: Object.fromEntries(rss),
     ...(idle === undefined ? {} : { idle }),
     create,
-    ...(remove === undefined ? {} : { remove }),
+    remove,
     sent: { claims: SAMPLE, create: sent },
     bytes,
-    failures: await findFailures(testbed, redis, flags.delete),
+    failures: await findFailures(testbed, redis),
   };
 }
 
@@ -261,19 +255,13 @@ async function oneAtATime(
 }
 
 /** Volumes that were not deleted, and failed driver calls. */
-async function findFailures(
-  testbed: Testbed,
-  redis: Redis,
-  deleted: boolean,
-): Promise<readonly string[]> {
+async function findFailures(testbed: Testbed, redis: Redis): Promise<readonly string[]> {
   const { driverCalls } = await readCounters(testbed.members, redis);
   const calls = (method: string): number => driverCalls.get(method) ?? 0;
   const created = calls('CreateVolume');
   const removed = calls('DeleteVolume');
   return [
-    ...(deleted && created !== removed
-      ? [`${created} volumes were created and ${removed} deleted`]
-      : []),
+    ...(created === removed ? [] : [`${created} volumes were created and ${removed} deleted`]),
     ...[...driverCalls]
       .filter(([method]) => / \(/.test(method) && !method.startsWith('Probe'))
       .map(([method, count]) => `${count} × ${method}`),

@@ -14,5 +14,4 @@ export const flags = defineFlags({
     min: 1,
     help: 'Rounds that are measured, after one for warming up.',
   },
-  json: { type: 'bool', default: false, help: 'Print JSON in place of the table.' },
 });

@@ -14,7 +14,6 @@ export interface Times {
   /** From the API server's answer until a watch showed the PV, or its deletion. */
   readonly p50Ms: number;
   readonly p99Ms: number;
-  readonly worstMs: number;
 }
 
 /** The results of a run. */
@@ -24,7 +23,7 @@ export interface Report {
   readonly idleRssMiB: Readonly<Record<string, number>>;
   readonly idle?: Times;
   readonly create: Times & { readonly costs: Costs };
-  readonly remove?: Times & { readonly costs: Costs };
+  readonly remove: Times & { readonly costs: Costs };
   /** Commands that clients sent for a sample of this many claims. */
   readonly sent: { readonly claims: number; readonly create: SentCommands };
   readonly bytes: JobBytes;
@@ -50,7 +49,6 @@ export function timesOf(tracks: readonly Track[], startedMs: number): Times {
     boundPerSecond: perSecond(tracks.map(({ boundMs }) => boundMs)),
     p50Ms: percentile(waits, 0.5),
     p99Ms: percentile(waits, 0.99),
-    worstMs: percentile(waits, 1),
   };
 }
 
@@ -74,15 +72,13 @@ export function toText(report: Report): string {
       .map(([what, value]) => `${what} ${value}`)
       .join(', '),
     '',
-    row('', ['claims', 'PV/s', 'Bound/s', 'p50 ms', 'p99 ms', 'worst ms']),
+    row('', ['claims', 'PV/s', 'Bound/s', 'p50 ms', 'p99 ms']),
     ...(idle === undefined ? [] : [timesRow('one at a time', idle)]),
     timesRow('burst', create),
-    ...(remove === undefined ? [] : [timesRow('deletion', remove)]),
+    timesRow('deletion', remove),
     '',
     ...costTable('cost of one created volume', create.costs, create.claims),
-    ...(remove === undefined
-      ? []
-      : costTable('cost of one deleted volume', remove.costs, remove.claims)),
+    ...costTable('cost of one deleted volume', remove.costs, remove.claims),
     `Redis commands sent per created claim (sample of ${sent.claims})`,
     ...rows(sent.create, sent.claims),
     '',
@@ -140,7 +136,6 @@ function timesRow(name: string, times: Times): string {
     times.boundPerSecond,
     times.p50Ms,
     times.p99Ms,
-    times.worstMs,
   ]);
 }
 

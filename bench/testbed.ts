@@ -41,8 +41,6 @@ export interface SutlerOptions {
   readonly commonArgs: readonly string[];
   readonly workers: number;
   readonly workerThreads: number;
-  readonly jobsArgs: readonly string[];
-  readonly gatewayArgs: readonly string[];
 }
 
 /** One process of the testbed. */
@@ -130,21 +128,20 @@ export async function startSutler(
   { kubeconfig, redisUrl, socket, dir, start }: Backend,
   options: SutlerOptions & { readonly closers: Closers },
 ): Promise<readonly Member[]> {
-  const { workers, workerThreads, commonArgs, jobsArgs, gatewayArgs } = options;
-  const { program, closers } = options;
+  const { workers, workerThreads, commonArgs, program, closers } = options;
   const gateway = `unix://${join(dir, 'gateway.sock')}`;
   const common = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`, ...commonArgs];
   const env = { REDIS_URL: redisUrl };
   const gatewayMember = await start({
     name: 'csi-gateway',
-    args: [`--csi-address=${socket}`, `--listen=${gateway}`, ...gatewayArgs],
+    args: [`--csi-address=${socket}`, `--listen=${gateway}`],
     program,
     closers,
   });
   const names = Array.from({ length: workers }, (_, i) =>
     workers === 1 ? 'jobs' : `jobs#${i + 1}`,
   );
-  const jobs = [...common, `--worker-threads=${workerThreads}`, ...jobsArgs];
+  const jobs = [...common, `--worker-threads=${workerThreads}`];
   // All at once, as in a cluster.
   const others = await Promise.all([
     start({ name: 'ingest', args: [...common, '--leader-election=true'], env, program, closers }),

@@ -76,8 +76,6 @@ function scenarios(forMs: number): readonly {
   });
   return [
     { title: 'one sender, one connection', loads: (server) => [good(server, 1)] },
-    { title: '16 senders', loads: (server) => [good(server, 16)] },
-    { title: '100 senders', loads: (server) => [good(server, SENDERS)] },
     {
       title: 'one sender beside 100 strangers',
       loads: (server) => [good(server, 1), strangers(server)],

@@ -70,14 +70,6 @@ describe('sutler all with the arguments of external-provisioner', () => {
       assert.deepEqual(parse(argv).warnings, []);
     });
 
-    it(`accepts each flag of v${version} with another value, in one word and in two`, () => {
-      for (const [name, values] of flags)
-        for (const value of othersOf(values)) {
-          parse([`--${name}=${value}`]);
-          if (!/^(true|false)$/.test(values[0])) parse([`--${name}`, value]);
-        }
-    });
-
     it(`serves each flag of v${version} or warns that another value has no effect`, () => {
       const silent = flags.filter(([name, values]) => {
         if (Object.hasOwn(table, name)) return false;

@@ -102,16 +102,25 @@ describe('callUnary', () => {
 
   before(async () => {
     folder = await makeFolder();
-    driver = await startRawDriver(folder.file('csi.sock'), (call) =>
-      call.path.endsWith('/CreateVolume') ? script(call) : false,
+    driver = await startRawDriver(
+      folder.file('csi.sock'),
+      (call) => (call.path.endsWith('/CreateVolume') ? script(call) : false),
+      // As grpc-js has it: it sends what the other side says it does not take.
+      { maxSendHeaderBlockLength: 1024 * 1024 },
     );
-    test = await startTestGateway(folder, { maxMessageBytes: 100_000 });
+    test = await startTestGateway(folder, { maxMessageBytes: 100_000, probeIntervalMs: 500 });
   });
   after(async () => {
     await test.close();
     await driver.close();
     await folder.remove();
   });
+
+  const succeeds = (): Promise<boolean> =>
+    test.client.createVolume(volumeRequest('new'), { timeoutMs: 30_000 }).then(
+      () => true,
+      () => false,
+    );
 
   for (const [title, end, driverCode] of ENDS) {
     const status = driverCode === undefined ? 'ambiguous' : 'the driver’s status';
@@ -153,6 +162,18 @@ describe('callUnary', () => {
     assert.equal(await closed, constants.NGHTTP2_CANCEL);
   });
 
+  it('goes on with a new connection after a status of 128 KiB', async () => {
+    await until(() => test.gateway.trouble === undefined, 'the driver is ready');
+    script = (call) =>
+      answerStatus(call, { 'grpc-status': '8', 'grpc-message': 'x'.repeat(131_072) });
+    const error = await failureOf(
+      test.client.createVolume(volumeRequest('v'), { timeoutMs: 2_000 }),
+    );
+    assert.equal(verdict(error), 'ambiguous');
+    script = (call) => answerOk(call, CREATED_VOLUME);
+    await until(succeeds, 'a new call succeeds');
+  });
+
   it('reconnects at once after GOAWAY and completes calls under way', async () => {
     await until(() => test.gateway.trouble === undefined, 'the driver is ready');
     let unanswered: RawCall | undefined;
@@ -163,14 +184,7 @@ describe('callUnary', () => {
     const first = test.client.createVolume(volumeRequest('old'), { timeoutMs: 30_000 });
     await until(() => unanswered !== undefined, 'the first call is at the driver');
     script = (call) => answerOk(call, CREATED_VOLUME);
-    await until(
-      () =>
-        test.client.createVolume(volumeRequest('new'), { timeoutMs: 30_000 }).then(
-          () => true,
-          () => false,
-        ),
-      'a new call succeeds',
-    );
+    await until(succeeds, 'a new call succeeds');
     if (unanswered !== undefined) answerOk(unanswered, CREATED_VOLUME);
     assert.equal((await first).volume?.volumeId, 'h');
   });

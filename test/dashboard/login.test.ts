@@ -36,10 +36,7 @@ describe('login', () => {
       assert.equal((await send(path)).headers['www-authenticate'] === undefined, false, 'a script');
     }
     assert.equal((await send('/queues/', { basic: RIGHT })).status, 200);
-  });
-
-  it('opens no login dialog for requests of a script', async () => {
-    const { send } = await start();
+    // A script opens no login dialog.
     const reply = await send('/queues/api/queues', { headers: { 'sec-fetch-mode': 'cors' } });
     assert.equal(reply.status, 401);
     assert.equal(reply.headers['www-authenticate'], undefined);

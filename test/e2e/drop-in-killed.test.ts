@@ -59,11 +59,8 @@ describe('a drop-in without a file of its own', () => {
       assert.deepEqual(bed.handles(), []);
     });
 
-    it('says at the start which rule it lacks', () => {
+    it('says which rule it lacks at the start, in status, and in a metric', async () => {
       assert.match(sutler.output(), RULE);
-    });
-
-    it('says so in status, and in a metric', async () => {
       await until(async () => RULE.test(await command('status')), 'status says so', 5_000);
       const isOff = async () =>
         /^sutler_journal_off\{[^}]*\} 1$/m.test(

@@ -24,15 +24,6 @@ describe('the Dockerfile', () => {
       );
   });
 
-  it('names no user, as external-provisioner’s: the pod does, so that a driver’s socket opens', () =>
-    assert.doesNotMatch(dockerfile, /^USER\b/m));
-
-  it('has no default arguments: without any it is sutler in the place of external-provisioner', () => {
-    const [, sutler = ''] = dockerfile.split(/^FROM runtime AS sutler$/m);
-    assert.match(sutler, /^ENTRYPOINT \["node"/m);
-    assert.doesNotMatch(sutler, /^CMD\b/m);
-  });
-
   it('has a program at the path of external-provisioner’s, which some manifests name', () =>
     assert.match(dockerfile, / > \/csi-provisioner /));
 

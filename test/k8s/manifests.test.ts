@@ -59,7 +59,6 @@ interface Container {
   readonly volumeMounts?: readonly { readonly name: string; readonly mountPath: string }[];
 }
 interface Pod {
-  readonly serviceAccountName?: string;
   readonly terminationGracePeriodSeconds?: number;
   readonly containers: readonly Container[];
   readonly volumes?: readonly {
@@ -105,10 +104,6 @@ interface Sensor {
       readonly http: { readonly payload: readonly Parameter[] };
     };
   }[];
-}
-interface Binding {
-  readonly roleRef: { readonly kind: string; readonly name: string };
-  readonly subjects: readonly Readonly<Record<'kind' | 'name' | 'namespace', string>>[];
 }
 interface Kustomization {
   readonly resources?: readonly string[];
@@ -296,19 +291,6 @@ describe('k8s/', () => {
       for (const { targetPort } of ports) assert.ok(names.has(targetPort), targetPort);
     });
   }
-
-  it('has the account of each pod, and account and role of each binding', () => {
-    const isThere = (kind: string, name: string): boolean =>
-      ofKind(kind).some(({ object }) => object.metadata.name === name);
-    for (const { title, pod } of pods)
-      if (pod.serviceAccountName !== undefined)
-        assert.ok(isThere('ServiceAccount', pod.serviceAccountName), title);
-    for (const { object } of [...ofKind('RoleBinding'), ...ofKind('ClusterRoleBinding')]) {
-      const { roleRef, subjects } = object as unknown as Binding;
-      assert.ok(isThere(roleRef.kind, roleRef.name), object.metadata.name);
-      for (const { kind, name } of subjects) assert.ok(isThere(kind, name), object.metadata.name);
-    }
-  });
 
   describe('notices', () => {
     const service = ofKind('Service').find(

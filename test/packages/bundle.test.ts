@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { cp, readdir, readFile } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { processes } from '#src/processes.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
@@ -28,20 +28,6 @@ describe('the bundle of the image and of the tarball', () => {
       assert.ok(stdout.startsWith(`sutler ${name}: ${summary}`), stdout);
     });
     await Promise.all(helps);
-  });
-
-  it('finds the files that it names relative to itself', async () => {
-    const files = await readdir(folder.file('dist'), { recursive: true });
-    const found: string[] = [];
-    for (const file of files.filter((name) => name.endsWith('.js'))) {
-      const path = folder.file(`dist/${file}`);
-      const text = await readFile(path, 'utf8');
-      for (const [, named = ''] of text.matchAll(/new URL\("(\.[^"]*)", import\.meta\.url\)/g)) {
-        assert.ok(existsSync(new URL(named, pathToFileURL(path))), `${file}: ${named}`);
-        found.push(named);
-      }
-    }
-    assert.deepEqual(found.toSorted(), ['../../package.json', '../bull-board-ui']);
   });
 
   it('names the licence of each package that it contains', async () => {

@@ -5,12 +5,10 @@ const ROOT = new URL('../../../', import.meta.url);
 
 /** One package in package-lock.json. */
 export interface LockedPackage {
-  readonly version?: string;
   readonly resolved?: string;
   readonly integrity?: string;
   readonly license?: string;
   readonly dev?: boolean;
-  readonly hasInstallScript?: boolean;
   readonly dependencies?: Readonly<Record<string, string>>;
   readonly optionalDependencies?: Readonly<Record<string, string>>;
   readonly peerDependencies?: Readonly<Record<string, string>>;

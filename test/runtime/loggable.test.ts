@@ -92,11 +92,4 @@ describe('strikeCredentials', () => {
     assert.equal(toLoggable(text), `${text.slice(0, 8_192)}… (200000 characters)`);
     assert.ok(JSON.stringify(toLoggable(new Error(text))).length < 20_000);
   });
-
-  it('takes a time that grows with the length of the text, not with its square', () => {
-    const before = process.cpuUsage();
-    for (const part of ['a://', 'a:b://', '://@', 'x@'])
-      strikeCredentials(`${part.repeat(250_000)}@`);
-    assert.ok(process.cpuUsage(before).user < 2_000_000);
-  });
 });

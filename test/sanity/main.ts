@@ -1,13 +1,13 @@
-import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { access, constants, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
-import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UsageError } from '#src/runtime/flags.ts';
 import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
 import { splitArgs } from '../../bench/split-args.ts';
+import { type Program, startProgram } from '../harness/program.ts';
+import { until } from '../harness/until.ts';
 import { countStates, differences, readResults, type Results } from './compare.ts';
 import { flags as table, summary } from './flags.ts';
 
@@ -58,14 +58,9 @@ async function run(
   at: 'driver' | 'gateway',
 ): Promise<Results> {
   const folder = await mkdtemp(join(tmpdir(), 'sutler-sanity-'));
-  const children: ChildProcess[] = [];
+  const programs: Program[] = [];
   const end = async (): Promise<void> => {
-    for (const child of children.splice(0).toReversed()) {
-      if (child.exitCode !== null || child.signalCode !== null) continue;
-      const exited = once(child, 'exit');
-      child.kill('SIGTERM');
-      await exited;
-    }
+    for (const program of programs.splice(0).toReversed()) await program.stop();
     await rm(folder, { recursive: true, force: true });
   };
   closers.add(`processes of the run on the ${at}`, end);
@@ -74,17 +69,16 @@ async function run(
   const driverSocket = join(folder, 'csi.sock');
   const fill = (text: string): string =>
     text.replaceAll('{socket}', driverSocket).replaceAll('{folder}', state);
-  const begin = (program: string, args: readonly string[]): ChildProcess => {
-    log.debug({ program, args }, 'starting');
-    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-    for (const stream of [child.stdout, child.stderr])
-      stream?.on('data', (text: Buffer) => log.trace({ program }, text.toString().trimEnd()));
-    children.push(child);
-    return child;
+  const begin = (file: string, args: readonly string[]): Program => {
+    log.debug({ program: file, args }, 'starting');
+    const program = startProgram(file, args);
+    void program.exited.then(() => log.trace({ program: file }, program.output()));
+    programs.push(program);
+    return program;
   };
   if (flags.driver === '') begin(process.execPath, [CLI, ...SAMPLE_DRIVER_ARGS.map(fill)]);
   else begin(flags.driver, splitArgs(flags.driverArgs).map(fill));
-  await waitForServer(driverSocket, stopping);
+  await untilListening(driverSocket, stopping);
   let endpoint = driverSocket;
   if (at === 'gateway') {
     endpoint = join(folder, 'gateway.sock');
@@ -95,7 +89,7 @@ async function run(
       `--listen=unix://${endpoint}`,
       '--allow-all',
     ]);
-    await waitForServer(endpoint, stopping);
+    await untilListening(endpoint, stopping);
   }
   const report = join(folder, 'report.json');
   const sanity = begin(flags.csiSanity, [
@@ -107,8 +101,8 @@ async function run(
     '--ginkgo.seed=1',
     ...splitArgs(flags.sanityArgs),
   ]);
-  const timer = setTimeout(() => sanity.kill('SIGTERM'), flags.patienceMs);
-  const [code] = (await once(sanity, 'exit')) as [number | null];
+  const timer = setTimeout(() => void sanity.stop(), flags.patienceMs);
+  const code = await sanity.exited;
   clearTimeout(timer);
   const json = await readFile(report, 'utf8').catch((cause: unknown) => {
     throw new Error(
@@ -120,21 +114,8 @@ async function run(
   return readResults(json);
 }
 
-/** Waits until a process accepts connections on a socket. */
-async function waitForServer(socket: string, stopping: AbortSignal): Promise<void> {
-  const deadlineMs = Date.now() + 15_000;
-  while (!stopping.aborted) {
-    const open = await new Promise<boolean>((resolve) => {
-      const probe = connect(socket);
-      probe.once('connect', () => resolve(true)).once('error', () => resolve(false));
-      probe.once('connect', () => probe.destroy());
-    });
-    if (open) return;
-    if (Date.now() > deadlineMs)
-      throw new Error(
-        `nothing answers on ${socket} after 15 s; -v 6 shows the output of the processes`,
-      );
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  throw new Error('interrupted');
+/** Waits until a process listens on a socket. */
+async function untilListening(socket: string, stopping: AbortSignal): Promise<void> {
+  await until(() => stopping.aborted || existsSync(socket), `${socket} (-v 6 shows why)`, 15_000);
+  if (stopping.aborted) throw new Error('interrupted');
 }

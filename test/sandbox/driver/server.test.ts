@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { afterEach, describe, it } from 'node:test';
-import { Controller, Node } from '#src/csi/generated/csi_pb.ts';
+import { Controller } from '#src/csi/generated/csi_pb.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { NODE_KEY, nodePool } from '../../../sandbox/driver/pools.ts';
 import type { SampleDriverOptions } from '../../../sandbox/driver/server.ts';
@@ -9,8 +9,7 @@ import { volumeRequest } from '../../harness/csi-gateway.ts';
 import { blockCapability, openDriver, type DriverUnderTest } from '../../harness/sample-driver.ts';
 import { until } from '../../harness/until.ts';
 
-const { createVolume, deleteVolume, controllerModifyVolume, createSnapshot, listVolumes } =
-  Controller.method;
+const { createVolume, deleteVolume, controllerModifyVolume, createSnapshot } = Controller.method;
 const GIB = 1024n ** 3n;
 
 describe('sample driver', () => {
@@ -82,32 +81,6 @@ describe('sample driver', () => {
     for (const handle of [volumeId, volumeId, '../outside'])
       await d.ask(deleteVolume, { volumeId: handle });
     assert.deepEqual(readdirSync(d.file('data')), []);
-  });
-
-  it('publishes a volume by a link, and removes the link; both repeatable', async () => {
-    await start();
-    const { volumeId } = await make('a');
-    const [volumeCapability] = volumeRequest('a').volumeCapabilities;
-    const target = { volumeId, targetPath: d.file('target') };
-    const request = { ...target, ...(volumeCapability && { volumeCapability }) };
-    for (const _again of [1, 2]) await d.ask(Node.method.nodePublishVolume, request);
-    assert.ok(existsSync(target.targetPath));
-    for (const _again of [1, 2]) await d.ask(Node.method.nodeUnpublishVolume, target);
-    assert.ok(!existsSync(target.targetPath));
-  });
-
-  it('lists every volume once over several pages', async () => {
-    await start();
-    for (let i = 0; i < 5; i += 1) await make(`v${i}`);
-    const seen: string[] = [];
-    let startingToken = '';
-    do {
-      const page = await d.ask(listVolumes, { maxEntries: 2, startingToken });
-      seen.push(...page.entries.map(({ volume }) => volume?.volumeId ?? ''));
-      startingToken = page.nextToken;
-    } while (startingToken !== '');
-    assert.equal(new Set(seen).size, 5);
-    assert.equal(seen.length, 5);
   });
 
   it('answers Aborted while another call works on the same volume', async () => {
