@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFile, rm } from 'node:fs/promises';
+import { connect as connectHttp2 } from 'node:http2';
 import { after, before, describe, it } from 'node:test';
 import { connect as connectTls } from 'node:tls';
 import { CsiClient } from '#src/gateway-client/client.ts';
@@ -119,6 +120,27 @@ describe('the gateway with mutual TLS', () => {
     );
   });
 
+  it('refuses a certificate of another authority', async () => {
+    const tls = await clientTls(folder.file('foreign'), 'jobs');
+    // This client trusts the gateway, so that the connection reaches the gateway's own check.
+    const trusting = {
+      current: { ...tls.source.current, ca: source.current.ca },
+      onChange: () => () => undefined,
+    };
+    const client = new CsiClient({
+      address: addressOf(0),
+      tls: { source: trusting, serverName: '' },
+    });
+    const error = await failureOf(client.createVolume(volumeRequest('f'), { timeoutMs: 30_000 }));
+    client.close();
+    tls.close();
+    // In TLS 1.3 the client completes the handshake before the server has checked its certificate,
+    // so a call may be under way when the alert arrives.
+    assert.notEqual(verdict(error), 'driver');
+    const isLogged = (): boolean => lines.some((line) => line.includes('a caller was turned away'));
+    await until(isLogged, 'it is logged');
+  });
+
   it('uses a renewed certificate without ending a call or a connection', async () => {
     const client = await clientOf('ingest');
     let open: () => void = () => undefined;
@@ -184,5 +206,34 @@ describe('the gateway with mutual TLS', () => {
         ),
       'a caller with a new certificate calls',
     );
+  });
+
+  it('does not forward a request that began before its authority lost its trust', async () => {
+    const files = tlsFilesOf(validFolder(), 'jobs');
+    const address = addressOf(0);
+    assert.ok(address.kind === 'tcp');
+    const session = connectHttp2(`https://127.0.0.1:${address.port}`, {
+      ca: await readFile(files.ca),
+      cert: await readFile(files.cert),
+      key: await readFile(files.key),
+    });
+    ends.push(() => session.destroy());
+    const stream = session.request({
+      ':method': 'POST',
+      ':path': '/csi.v1.Controller/GetCapacity',
+      'content-type': 'application/grpc',
+    });
+    stream.write(Buffer.alloc(1));
+    // Its answer shows that the gateway has read what was sent before.
+    await new Promise((resolve) => session.ping(resolve));
+    const before = { ca: source.current.ca, calls: driver.counts.get('GetCapacity') };
+    await rm(folder.file('good/ca.key'));
+    await makeCertificates(validFolder());
+    await until(() => source.current.ca !== before.ca, 'the new authority is in use');
+    stream.end(Buffer.alloc(4));
+    const [headers] = (await once(stream, 'response')) as [Record<string, string>];
+    assert.equal(headers['grpc-status'], String(Code.Unavailable));
+    assert.equal(headers['sutler-not-forwarded'], '1');
+    assert.equal(driver.counts.get('GetCapacity'), before.calls);
   });
 });
