@@ -58,7 +58,7 @@ export class Pools {
     return free > 0n ? free : 0n;
   }
 
-  /** The pools that have all of these segments; all pools where there are none. */
+  /** The pools that have all of these segments. */
   within(segments: Segments): readonly Pool[] {
     return this.#pools.filter((pool) => isIn(pool, [segments]));
   }

@@ -261,7 +261,6 @@ export class CapacityController {
     if (!isKnown && !isBeingMade) this.#add(entry);
   }
 
-  /** Notes an object that is gone. */
   #remove(object: StorageCapacity): void {
     const { name, uid } = object.metadata;
     const id = objectId(object);
@@ -395,7 +394,7 @@ export class CapacityController {
     }
   }
 
-  /** Waits until an object may be written.
+  /** Waits until this process may write an object.
    * @returns false if this process stops, or no longer leads */
   async #mayWrite(): Promise<boolean> {
     const { clock, isLeading } = this.#options;

@@ -47,7 +47,7 @@ export function selectorOf(manager: CapacityManager): string {
     .join(',');
 }
 
-/** The item of an object; undefined for an object as no provisioner makes it. */
+/** The item of an object; undefined for an object that no provisioner would create. */
 export function itemOf(
   object: Pick<StorageCapacity, 'storageClassName' | 'nodeTopology'>,
 ): CapacityItem | undefined {

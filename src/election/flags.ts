@@ -21,7 +21,7 @@ export const electionFlags = perDriver({
   'leader-election-lease-duration': {
     type: 'durationMs',
     default: '15s',
-    help: 'Time after the last renewal after which another process may take over.',
+    help: 'How long after the last renewal another process may take over.',
     upstream: 'same',
   },
   'leader-election-renew-deadline': {

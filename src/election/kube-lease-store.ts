@@ -108,7 +108,6 @@ export class KubeLeaseStore {
   }
 }
 
-/** Reads the spec of a Lease. */
 function leaseRecord(spec: LeaseSpec): LeaseRecord {
   return {
     holder: spec.holderIdentity ?? '',

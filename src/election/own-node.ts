@@ -6,8 +6,8 @@ export const ownNodeFlags = defineFlags({
     type: 'bool',
     default: false,
     help:
-      'Serves only the node in the variable NODE_NAME, for a driver that runs, with sutler all, ' +
-      'on each node.',
+      'Serves only the node that the variable NODE_NAME names: for a driver that runs on each ' +
+      'node, with sutler all beside it.',
     upstream: 'same',
   },
 });

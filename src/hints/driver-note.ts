@@ -1,8 +1,8 @@
 import { driverKey, type RedisPlace } from '../redis/key-prefix.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 
-/* The state of the driver's Lease and of the journal, for people. Ingest writes it to Redis,
- * because commands and the dashboard may not read Leases. It expires 10 s after the last write. */
+/* The state of the driver's Lease and of the journal, for people. Ingest writes it to Redis, so
+ * that commands and the dashboard need no login at the API server. It expires after 10 s. */
 
 const EXPIRES_MS = 10_000;
 

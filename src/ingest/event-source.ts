@@ -26,8 +26,8 @@ export function openEventSource(context: SharedContext, connections: Connections
 
 const NO_RECEIVER =
   'this ingest receives no webhooks: set --webhook-address or --admission-address, unless another ' +
-  'ingest receives them. Without webhooks only the resync, and with --event-source=both the ' +
-  'watch, find changes of claims and volumes';
+  'ingest receives them. Without webhooks ingest finds changes of claims and volumes only by the ' +
+  'resync, and by the watch with --event-source=both';
 
 function openReader(
   { flags, closers, health, log, metrics }: SharedContext,

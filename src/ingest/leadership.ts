@@ -50,7 +50,7 @@ export interface LeadershipOptions {
   readonly work: Pick<WorkQueue, 'emptied'>;
   readonly resync: Resync;
   readonly pause: Pick<ProvisioningPause, 'learn' | 'forget'>;
-  /** Undefined where sweeps are switched off, or the driver makes no snapshots. */
+  /** Undefined if sweeps are switched off, or the driver makes no snapshots. */
   readonly sweep: Pick<SnapshotSweep, 'begin' | 'tick'> | undefined;
   /** Set if jobs runs in this process and Redis is its own. */
   readonly ownLeader: OwnLeader | undefined;
@@ -81,7 +81,7 @@ export class Leadership {
   #begunWith: string | undefined;
   #isWorking = false;
   #isAsked = false;
-  /** Why a resync is due when this leader has begun. */
+  /** Why a resync is due as soon as this leader has begun. */
   #dueResync: string | undefined;
   #journalTriedMs = -Infinity;
   /** leaseTransitions when this process last led; undefined: it has never led. */
@@ -256,7 +256,7 @@ export class Leadership {
     if (due !== undefined) void this.#options.resync.run(due, isSpread);
   }
 
-  /** J3.
+  /** Begins the term (J3).
    * @throws the error of Redis or of the API server; the next step tries again */
   async #beginAnew(): Promise<void> {
     const { place, dispatcher, journal, ownLeader, work } = this.#options;

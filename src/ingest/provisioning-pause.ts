@@ -7,7 +7,7 @@ const DRAINED = 'drained: sutler begins no creation or deletion until sutler dra
 /** Follows whether new work is allowed; keys wait for it during a change-over or a drain. Notifies
  * subscribers when it is allowed, and when another provisioner has led before. */
 export class ProvisioningPause {
-  /** Notified when new work is allowed, as when this ingest begins to lead. */
+  /** Notified when new work is allowed, also when this ingest begins to lead. */
   readonly allowed = new Listeners<void>();
   /** Notified when this ingest begins to lead after another provisioner. */
   readonly afterOther = new Listeners<void>();

@@ -18,7 +18,7 @@ export interface ResyncOptions {
 /** Over how long a large backlog is spread after a loss of Redis' data. */
 const SPREAD_MS = 5_000;
 const SLICE_MS = 100;
-/** Keys in a slice at least, so that a few keys are enqueued at once. */
+/** Fewest keys in a slice, so that a few keys are enqueued at once. */
 const SLICE_MIN = 20;
 
 /** Makes sure that each object that needs a job, and each claim in the journal, has a job.

@@ -33,7 +33,7 @@ const EXPECTED: ReadonlySet<number> = new Set([403, 404, 409]);
 /** How many snapshots lose their finalizer before the sweep asks again which are in use: few, so
  * that a snapshot that a new claim needs lacks its finalizer only briefly. */
 const AT_ONCE = 5;
-/** Tries to add a finalizer to a snapshot that keeps changing. */
+/** How often to try to add a finalizer to a snapshot that keeps changing. */
 const MAX_TRIES = 5;
 
 type IsUsed = (snapshot: Snapshot) => boolean;

@@ -139,7 +139,7 @@ export class Waits {
     return this.#read(id, condition);
   }
 
-  /** Lists one name, because ingest has only the right to list. */
+  /** Lists one name, for which the right to list is enough. */
   async #read(id: string, { resource: plural, namespace, name }: WaitCondition) {
     const { client, log } = this.#options;
     const resource = READABLE.find((each) => each.plural === plural);

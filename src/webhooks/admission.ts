@@ -82,7 +82,7 @@ export class AdmissionEndpoint implements Endpoint {
 }
 
 interface AdmissionQuestion {
-  /** Id of this call, to be repeated in the answer. */
+  /** Id of this call, which the answer must repeat. */
   readonly uid: string;
   /** What the request is about, as an event. Errors in it are ignored: the answer is the same. */
   readonly verdict: Verdict;

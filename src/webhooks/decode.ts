@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { badField, badFormat } from './problem.ts';
 
 /** Most lists and objects in a document: ten times as many as a thousand events have. To parse a
- * body that consists only of brackets takes a second, and a hundred times its size. */
+ * body that consists only of brackets takes a second, and memory of a hundred times its size. */
 const MAX_OPENED = 100_000;
 
 /** Parses one JSON document.
@@ -28,7 +28,7 @@ export function parseDocument(bytes: Buffer, field: string): unknown {
   }
 }
 
-/** Decodes base64 strictly: Node's decoder skips what it does not know.
+/** Decodes base64 strictly: Node's decoder skips unknown characters.
  * @returns undefined if the text is not base64 */
 export function decodeBase64(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64');
@@ -38,7 +38,7 @@ export function decodeBase64(text: string): Buffer | undefined {
 /** Values of each header, in lower case, as Node keeps them apart. */
 export type HeaderValues = Readonly<Record<string, readonly string[] | undefined>>;
 
-/** How the body of a request is to be read. */
+/** How to read the body of a request. */
 export type BodyFormat =
   | 'batch'
   | 'structured'
@@ -76,9 +76,8 @@ export function isJsonType(type: string): boolean {
   return /^[^/]+\/(?:json|.+\+json)$/.test(type);
 }
 
-/** Decodes the value of a CloudEvents header: quotes are removed, then one round of
- * percent-encoding is decoded. Senders also write UTF-8 without encoding it, which Node gives as
- * Latin-1.
+/** Decodes the value of a CloudEvents header: removes quotes, then decodes one round of
+ * percent-encoding. Senders also write UTF-8 without encoding it, which Node gives as Latin-1.
  * @see CloudEvents HTTP Protocol Binding 3.1.3.2
  * @param header  for the problem
  * @throws RequestProblem for a bare % and for bytes that are not UTF-8 */

@@ -5,7 +5,7 @@ import { keyPrefix } from '../redis/key-prefix.ts';
 export const NOTICED_RESOURCES = ['persistentvolumeclaims', 'persistentvolumes'] as const;
 
 /** Says that an object may have changed. It may come late, twice or out of order, or name an object
- * that is never created, so its reader reads the object from the API server. */
+ * that is never created, so ingest reads the object from the API server. */
 export interface ChangeNotice {
   readonly resource: (typeof NOTICED_RESOURCES)[number];
   /** '' for a volume. */

@@ -18,8 +18,8 @@ const REMARKS = new Set(['BOOKMARK', 'ERROR']);
 
 /** Reads the body of POST /events: a CloudEvent in structured or binary mode, a batch of them, an
  * event of Argo Events, or a plain watch event.
- * @returns what each event says, in their order, or why it is refused
- * @throws RequestProblem if nothing of it can be used */
+ * @returns what each event says, or why it is refused, in order
+ * @throws RequestProblem if ingest can use no part of it */
 export function readEvents(
   headers: HeaderValues,
   body: Buffer,

@@ -31,7 +31,7 @@ export class EventHandler {
   readonly #source: Objects;
   readonly #log: Logger;
 
-  /** @param source  what is known of all objects */
+  /** @param source  the objects in memory */
   constructor(driver: PredicateDriver, queue: EventHandler['queue'], source: Objects, log: Logger) {
     this.driver = driver;
     this.queue = queue;

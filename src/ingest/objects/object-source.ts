@@ -143,7 +143,6 @@ export abstract class ObjectSource {
     await this.classWatch.stop();
   }
 
-  /** Calls the handler of each driver. */
   protected tell(call: (handler: EventHandler) => void): void {
     for (const handler of this.#drivers.keys()) call(handler);
   }
