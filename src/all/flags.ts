@@ -4,7 +4,7 @@ import { defineFlags } from '../runtime/flags.ts';
 /** One line for --help and docs/flags.md. */
 export const summary =
   'runs ingest and jobs in one process beside the driver, in the place of external-provisioner’s ' +
-  'container; takes the flags of both, and those of csi-gateway';
+  'container; takes the flags of both and of csi-gateway';
 
 /** Flags that the processes in `all` do not have, or define differently. */
 export const flags = defineFlags({
@@ -22,8 +22,8 @@ export const flags = defineFlags({
     default: '',
     perDriver: true,
     help:
-      'Address of a csi-gateway to call, unix:///path or dns:///host:port. Empty: the process calls ' +
-      'the driver at --csi-address directly, unless --gateway-service is given.',
+      'Address of a csi-gateway to call, unix:///path or dns:///host:port. Empty: the process ' +
+      'calls the driver at --csi-address directly, unless --gateway-service is given.',
   },
   listen: {
     type: 'strings',

@@ -20,7 +20,7 @@ export interface Explanation {
   readonly uid: string;
   /** "namespace/claim", or the volume's name. */
   readonly object: string;
-  /** Of a claim; '' if it names none. */
+  /** The claim's class; '' for a volume, or if the claim names none. */
   readonly className: string;
   readonly driver: string;
   readonly cause: Cause;
@@ -32,7 +32,7 @@ export interface Explanation {
   readonly isRunning?: boolean;
   /** How its last run ended; undefined if none has. */
   readonly status?: RunStatus | undefined;
-  /** Of a volume: the claim that it names. */
+  /** The UID of the claim that a volume names. */
   readonly claimUid?: string | undefined;
   /** Unix ms: until when a call may be at work in the driver; undefined: none is known. */
   readonly inDoubtUntilMs?: number | undefined;

@@ -17,7 +17,7 @@ export type PendingWhy = '' | typeof NO_CLASS | typeof NOT_ANNOTATED;
 /** An object that waits. */
 export interface PendingEntry {
   readonly key: JobKey;
-  /** Of a claim; '' if it names none. */
+  /** The claim's class; '' for a volume, or if the claim names none. */
   readonly className: string;
   /** Unix ms: when the claim was created, or when ingest first saw that the volume needs its
    * deletion; NaN: take the time when it is first seen. */

@@ -41,7 +41,7 @@ export interface Dependencies extends Pick<DriverCaches, 'classOf' | 'attachedTo
   readonly events: Events;
   /** A claim from ingest's watch in this process, if that watch has received something lately. */
   readonly freshClaim: OwnLeader['freshClaim'];
-  /** Name and capabilities of the driver as they are now. */
+  /** The driver's present name and capabilities. */
   readonly facts: () => DriverFacts;
   /** The driver, directly or through the gateway that each call names. */
   readonly csi: Pick<GatewayPool, 'createVolume' | 'deleteVolume' | 'getCapacity'>;
@@ -96,7 +96,7 @@ export interface ClaimRun extends JobRun {
   readonly claim: Claim | undefined;
 }
 
-/** One run of the job of a PV that is to be deleted. */
+/** One run that deletes a PV. */
 export interface VolumeRun extends JobRun {
   readonly volume: Volume;
 }

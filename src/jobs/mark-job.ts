@@ -18,7 +18,7 @@ export interface MarkedJob {
   /** Whether calls of earlier runs could be at work right before the mark. Then a refusal proves
    * nothing. */
   readonly isInDoubt: boolean;
-  /** The gateway to call: the one that the leader has named, if any. */
+  /** The gateway to call. */
   readonly endpoint: string;
   /** Unix ms after which no call may be sent. */
   readonly notAfterMs: number;

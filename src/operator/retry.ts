@@ -7,7 +7,7 @@ import { commandMain, type Means, Refusal, type Result } from './command.ts';
 import { retry } from './flags.ts';
 import { servedDrivers } from './installation.ts';
 
-/** Retries what is pending at once. */
+/** Retries claims and deletions at once. */
 export const main = commandMain(retry, run);
 
 async function run({ context, openRedis }: Means<typeof retry.flags>): Promise<Result> {

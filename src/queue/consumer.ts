@@ -28,8 +28,8 @@ export interface Reachability {
 export interface ConsumerOptions {
   /** The connection for BullMQ; the consumers of a process share it. */
   readonly link: RedisLink;
-  /** The connection for the commands of a run. Its commands fail while Redis is away; those of
-   * `link` wait. */
+  /** The connection for the commands of a run, which fail while Redis is away. Commands on `link`
+   * wait. */
   readonly plain: Redis;
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;

@@ -20,13 +20,13 @@ export const limitFlags = perDriver({
   },
 });
 
-/** Delays after failures, of jobs and of storage capacity. */
+/** Delays after failures of jobs and of capacity refreshes. */
 export const retryFlags = perDriver({
   'retry-interval-start': {
     type: 'durationMs',
     default: '1s',
     min: '1ms',
-    help: 'Delay after the first failure. It doubles after each further one, and varies by up to a quarter.',
+    help: 'Delay after the first failure; doubles after each further one. Varies by up to a quarter.',
     upstream: 'same',
   },
   'retry-interval-max': {

@@ -9,8 +9,8 @@ export function queueName(kind: JobKind, driver: string): string {
   return `${kind}s.${driver.replaceAll(':', '-')}`;
 }
 
-/** The prefix of BullMQ's keys of a queue. Only scripts of run.ts, history.ts and work-queue.ts use
- * these keys (each says why); other code uses BullMQ's API.
+/** The prefix of BullMQ's keys of a queue. Scripts of run.ts, history.ts and work-queue.ts use
+ * these keys (each says why), and activeJobIds reads one; other code uses BullMQ's API.
  * @throws UsageError for a prefix that is not allowed */
 export function queueRoot(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:${queue}:`;

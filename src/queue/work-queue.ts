@@ -39,7 +39,7 @@ export interface WorkRequest {
   readonly key: KeyToQueue;
   /** End the delay of a delayed job. */
   readonly isNow: boolean;
-  /** Of a claim; see JobFacts. */
+  /** Only for a claim; see JobFacts. */
   readonly journal?: string | undefined;
   /** How long calls of earlier jobs may be at work. */
   readonly doubtMs?: number | undefined;

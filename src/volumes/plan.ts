@@ -94,7 +94,7 @@ async function checkClaim(api: ObjectApi, input: PlanInput): Promise<VolumePlan>
 /** A claim whose features the driver supports; the class is translated. */
 interface CheckedInput extends PlanInput {
   readonly source: SourceRef | undefined;
-  /** Of the stored class. */
+  /** The provisioner of the stored class. */
   readonly provisioner: string;
   readonly isMigrated: boolean;
   readonly attributesClass: string | undefined;

@@ -190,7 +190,7 @@ export async function endWithoutCreation(
     case 'reschedule': {
       const { kind, message: reason, waitsFor } = intent;
       reportProvisioningFailed(claimRun, reason);
-      // Without a selected node to remove, the claim waits for a change of the nodes.
+      // If the claim has no selected node to remove, it waits for a change of the nodes.
       const hasNode = claim?.metadata.annotations?.[SELECTED_NODE] !== undefined;
       if (kind === 'refuse' || !hasNode) return parkOrRetry(reason, waitsFor);
       return (await requestReschedule(claimRun)) ?? { kind: 'retry', reason };
