@@ -263,12 +263,13 @@ export class WorkQueue {
     const queue = await this.#openQueue(kind);
     const keys = this.#keys(kind);
     const startedMs = performance.now();
-    // Sent together: the look happens while the key is watched.
+    // Sent together, WATCH first: a change after the look makes the transaction fail.
+    const watching = redis.watch(keys.term, keys.jobsHistory);
     const looking = lookScript.run(redis, keys, {
       ...argsOf(leading),
       ids: JSON.stringify(requests.map(({ key }) => workId(key))),
     });
-    const [, looked] = await Promise.all([redis.watch(keys.term, keys.jobsHistory), looking]);
+    const [, looked] = await Promise.all([watching, looking]);
     if (looked.kind === 'outdated') {
       await redis.unwatch();
       throw new LeadershipOutdated();
