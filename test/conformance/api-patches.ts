@@ -5,7 +5,7 @@ import { VOLUMES, paths, secret, volume } from './objects.ts';
 
 const OURS = 'external-provisioner.volume.kubernetes.io/finalizer';
 const PV_PROTECTION = 'kubernetes.io/pv-protection';
-const [ONE, TWO] = ['sutler.dev/one', 'sutler.dev/two'];
+const ONE = 'sutler.dev/one';
 
 /** Patches in the forms that provisioners send. */
 export function describePatches(api: () => Connection): void {
@@ -30,12 +30,6 @@ export function describePatches(api: () => Connection): void {
       const annotations = { change: '2', drop: null, add: '3' };
       const metadata = await patched('merge', path, { metadata: { annotations } });
       assert.deepEqual(at(metadata, 'annotations'), { keep: '1', change: '2', add: '3' });
-    });
-
-    it('replaces a list as a whole', async () => {
-      const path = await newSecret({ finalizers: [ONE] });
-      const metadata = await patched('merge', path, { metadata: { finalizers: [TWO] } });
-      assert.deepEqual(at(metadata, 'finalizers'), [TWO]);
     });
   });
 

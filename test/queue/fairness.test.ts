@@ -5,14 +5,6 @@ import { Fairness } from '#src/queue/fairness.ts';
 const LAST_PRIORITY = 2_097_151;
 
 describe('Fairness', () => {
-  it('starts a namespace that had no keys at what runs now', () => {
-    const fairness = new Fairness();
-    for (let i = 0; i < 100; i += 1) fairness.next('large');
-    fairness.observe(61);
-    assert.equal(fairness.next('small'), 61);
-    assert.equal(fairness.next('large'), 101);
-  });
-
   it('assumes that all keys were taken when none waits', () => {
     const fairness = new Fairness();
     for (let i = 0; i < 100; i += 1) fairness.next('large');
