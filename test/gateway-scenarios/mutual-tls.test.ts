@@ -137,7 +137,7 @@ describe('the gateway with mutual TLS', () => {
     // In TLS 1.3 the client completes the handshake before the server has checked its certificate,
     // so a call may be under way when the alert arrives.
     assert.notEqual(verdict(error), 'driver');
-    const isLogged = (): boolean => lines.some((line) => line.includes('a caller was turned away'));
+    const isLogged = (): boolean => lines.some((line) => line.includes('refused a caller'));
     await until(isLogged, 'it is logged');
   });
 
