@@ -89,7 +89,7 @@ describe('sutler in the place of external-provisioner', () => {
     const says = async (): Promise<boolean> => {
       const { code, err } = await bed.exec('status');
       assert.equal(code, 1);
-      return err.includes('run this in the one that leads (kubectl get leases names it)');
+      return err.includes('run this in the leader (kubectl get leases names it)');
     };
     await until(says, 'it says which replica leads');
     await replicas[0]?.stop();
