@@ -20,6 +20,24 @@ export const flags = defineFlags({
     default: '--leader-election --worker-threads=100',
     help: 'Arguments of all, separated by blanks.',
   },
+  kubeconfig: {
+    type: 'bool',
+    default: false,
+    help: 'sutler reads a kubeconfig, and not the service account of a pod.',
+  },
+  cgroup: {
+    type: 'string',
+    default: '',
+    help:
+      'Folder of a memory cgroup. Each program runs in a cgroup of its own below it, from files ' +
+      'that no other program has read, so that its memory is counted as a kubelet counts it.',
+  },
+  'memory-limit-mib': {
+    type: 'int',
+    default: 0,
+    min: 0,
+    help: 'Limit of the cgroup. 0: none.',
+  },
   'default-limit': {
     type: 'bool',
     default: false,

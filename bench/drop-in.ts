@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
@@ -5,6 +8,9 @@ import { messageOf } from '#src/runtime/error-message.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { type ProcessContext, runProcess } from '#src/runtime/process.ts';
 import { type DropInBed, openDropInBed } from '../test/harness/drop-in-bed.ts';
+import { type Cgroup, openCgroup } from '../test/harness/cgroup.ts';
+import { imageEnv } from '../test/harness/image-env.ts';
+import { inCluster } from '../test/harness/in-cluster.ts';
 import { type Program, startProgram } from '../test/harness/program.ts';
 import { until } from '../test/harness/until.ts';
 import { openControlPlane } from './control-plane.ts';
@@ -15,6 +21,9 @@ import { splitArgs } from './split-args.ts';
 
 const MiB = 1024 * 1024;
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
+
+/** How long the programs have nothing to do, to count what they use. */
+const IDLE_MS = 20_000;
 
 /** External-provisioner's limit of requests, 5 a second, out of the way. */
 const TUNED = ['--kube-api-qps=1000', '--kube-api-burst=1000'];
@@ -34,7 +43,7 @@ async function start(context: Context): Promise<void> {
   const plane = await openControlPlane(env, true, flags.defaultLimit);
   closers.add('control plane', () => plane.close());
   const node = process.execPath;
-  const sutler = [node, '--enable-source-maps', flags.program || CLI];
+  const sutler = [node, flags.program || CLI];
   const peers = { upstream: [flags.peer], 'upstream, tuned': [flags.peer, ...TUNED] };
   const contenders = { sutler, ...(flags.peer === '' ? {} : peers) };
   const rounds = new Map<string, Round[]>(Object.keys(contenders).map((name) => [name, []]));
@@ -47,28 +56,33 @@ async function start(context: Context): Promise<void> {
 }
 
 async function measure(
-  { flags }: Context,
+  context: Context,
   kubeconfig: string,
-  [file = '', ...before]: readonly string[],
+  command: readonly string[],
 ): Promise<Round> {
+  const { flags, stopping } = context;
   const bed = await openDropInBed({ kubeconfig, namespace: 'default' });
-  const socket = `--csi-address=${bed.driver.socket}`;
-  const lease = '--leader-election-namespace=default';
-  const args = [...before, socket, `--kubeconfig=${kubeconfig}`, lease, ...splitArgs(flags.args)];
+  const cgroup = await openCgroup(flags.cgroup, flags.memoryLimitMib);
+  const folder = await mkdtemp(join(tmpdir(), 'sutler-bench-'));
+  const { file, args, env } = await inCgroup(context, cgroup, {
+    command: [...command, `--csi-address=${bed.driver.socket}`],
+    kubeconfig,
+    folder,
+  });
   const first = `${bed.className}-first`;
   let program: Program | undefined;
   try {
     const waiting = await bed.createClaim(first);
     const startedMs = performance.now();
-    program = startProgram(file, args, {
-      cwd: process.cwd(),
-      keptOutput: 8_000,
-      env: { PATH: process.env['PATH'] },
-    });
+    program = startProgram(file, args, { cwd: process.cwd(), keptOutput: 8_000, env });
     await untilStored(bed, waiting);
     const firstPvMs = performance.now() - startedMs;
     await untilBound(bed, [first]);
     const pids = await treeOf(program.pid ?? 0);
+    const idleCpu = await sumOf(pids, cpuMs);
+    await systemClock.sleep(IDLE_MS, stopping);
+    const idle = (await sumOf(pids, cpuMs)) - idleCpu;
+    const atRest = await cgroup.workingSetBytes();
     const single = await oneAtATime(bed, flags.single);
     const cpuBefore = await sumOf(pids, cpuMs);
     const burstMs = performance.now();
@@ -79,6 +93,7 @@ async function measure(
     // Events are written a little later.
     await systemClock.sleep(2_000);
     const cpu = (await sumOf(pids, cpuMs)) - cpuBefore;
+    const atWork = await cgroup.workingSetBytes();
     const all = [first, ...names, ...single.names];
     const deletingMs = performance.now();
     for (const name of all) await bed.kube.delete(claims, { namespace: 'default', name });
@@ -89,14 +104,47 @@ async function measure(
       'burst to the last Bound, s': boundMs / 1000,
       'deletion of all, s': (performance.now() - deletingMs) / 1000,
       'CPU a claim, ms': cpu / flags.claims,
+      'idle CPU, thousandths of a core': (idle / IDLE_MS) * 1000,
+      'working set at rest, MiB': atRest / MiB,
+      'working set after the burst, MiB': atWork / MiB,
+      'highest usage of the cgroup, MiB': (await cgroup.peakBytes()) / MiB,
       'RSS, MiB': (await sumOf(pids, rssBytes)) / MiB,
     };
   } catch (cause) {
-    throw new Error(`${file}: ${messageOf(cause)}\n${program?.output()}`, { cause });
+    throw new Error(`${command[0]}: ${messageOf(cause)}\n${program?.output()}`, { cause });
   } finally {
     await program?.stop(30_000);
     await bed.close();
+    await cgroup.close();
+    await rm(folder, { recursive: true, force: true });
   }
+}
+
+/** How a contender is started: sutler as the image starts it, in a pod, where a kubeconfig does not
+ * have it load 30 MiB more. */
+async function inCgroup(
+  { flags }: Context,
+  cgroup: Cgroup,
+  o: {
+    readonly command: readonly string[];
+    readonly kubeconfig: string;
+    readonly folder: string;
+  },
+) {
+  const [program = '', ...before] = o.command;
+  const isSutler = program === process.execPath;
+  const access =
+    isSutler && !flags.kubeconfig ? await inCluster(o.kubeconfig, o.folder) : undefined;
+  const [file = '', ...args] = await cgroup.command(program, [
+    ...before,
+    ...(access === undefined ? [`--kubeconfig=${o.kubeconfig}`] : []),
+    '--leader-election-namespace=default',
+    ...splitArgs(flags.args),
+  ]);
+  const image = isSutler ? await imageEnv() : {};
+  const options = [image['NODE_OPTIONS'], access?.nodeOptions].filter(Boolean).join(' ');
+  const env = { PATH: process.env['PATH'], ...image, ...access?.env, NODE_OPTIONS: options };
+  return { file, args, env };
 }
 
 /** The process and its Redis, where it has one. */

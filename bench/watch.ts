@@ -14,7 +14,8 @@ import {
   prepareBoundPairs,
   writeBoundPairs,
 } from './bound-pairs.ts';
-import { inCluster } from './in-cluster.ts';
+import { imageEnv } from '../test/harness/image-env.ts';
+import { inCluster } from '../test/harness/in-cluster.ts';
 import { cpuMs, peakRssBytes, rssBytes } from './proc.ts';
 import { type Backend, type Member, openBackend } from './testbed.ts';
 import { flags as table, summary } from './watch-flags.ts';
@@ -136,6 +137,7 @@ async function startIngest(
     flags.backend === 'sandbox'
       ? await inCluster(backend.kubeconfig, join(backend.logsDir, 'service-account'))
       : undefined;
+  const image = await imageEnv();
   const startedMs = performance.now();
   const { member } = await backend.start({
     name,
@@ -148,11 +150,9 @@ async function startIngest(
     ],
     env: {
       ...access?.env,
-      // As k8s/base/ingest.yaml has them.
-      MALLOC_ARENA_MAX: '2',
-      MALLOC_TRIM_THRESHOLD_: '131072',
+      ...image,
       REDIS_URL: backend.redisUrl,
-      NODE_OPTIONS: `${flags.nodeOptions} ${access?.nodeOptions ?? ''}`,
+      NODE_OPTIONS: `${image['NODE_OPTIONS']} ${flags.nodeOptions} ${access?.nodeOptions ?? ''}`,
     },
     closers,
   });

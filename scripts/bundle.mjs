@@ -3,7 +3,7 @@
  * process instead of 900, which takes about half of the time, and whoever installs the tarball gets
  * the packages of the lock file, `overrides` included. */
 import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { builtinModules, createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
@@ -37,6 +37,44 @@ export const options = {
   logLevel: 'warning',
 };
 
+/** What is left of modules that sutler needs a part of, or nothing, by their path in node_modules/:
+ * the whole takes twice the memory when it is loaded. */
+const PARTS = {
+  // Without fetch, WebSocket, caches and mocks.
+  'undici/index.js': `
+    Object.assign(require('./lib/dispatcher/dispatcher').prototype, require('./lib/api'));
+    exports.Pool = require('./lib/dispatcher/pool');
+    exports.ProxyAgent = require('./lib/dispatcher/proxy-agent');`,
+  // Its other database, and jobs that repeat.
+  'bullmq/dist/cjs/postgres/index.js': '',
+  'cron-parser/dist/index.js': '',
+  // Redis Cluster, which has no place for scripts that use several keys.
+  'ioredis/built/cluster/index.js': 'exports.default = class {};',
+  // Services that are described by a file which is read when the process starts.
+  '@grpc/proto-loader/build/src/index.js': '',
+  'prom-client/lib/cluster.js': 'module.exports = class {};',
+  'prom-client/lib/pushgateway.js': '',
+};
+
+/** Loads parts of packages, and modules of Node by `require`: an import reads every export, and
+ * those of node:http load a second undici. */
+const lean = {
+  name: 'lean',
+  setup(plugin) {
+    const builtin = new RegExp(`^(node:)?(${builtinModules.join('|')})$`);
+    plugin.onResolve({ filter: builtin }, ({ path, kind }) =>
+      kind === 'import-statement' ? { path, namespace: 'node' } : { path, external: true },
+    );
+    plugin.onLoad({ filter: /.*/, namespace: 'node' }, ({ path }) => ({
+      contents: `module.exports = require(${JSON.stringify(path)});`,
+    }));
+    plugin.onLoad({ filter: /node_modules/ }, ({ path }) => {
+      const contents = PARTS[path.split('node_modules/').at(-1)];
+      return contents === undefined ? undefined : { contents, resolveDir: dirname(path) };
+    });
+  },
+};
+
 if (process.argv[1] === fileURLToPath(import.meta.url)) await bundle(process.argv[2] ?? 'bundle');
 
 async function bundle(folder) {
@@ -48,6 +86,11 @@ async function bundle(folder) {
     // themselves.
     chunkNames: 'parts/[name]-[hash]',
     metafile: true,
+    plugins: [lean],
+    // Names stay, since they are in stack traces.
+    minifyWhitespace: true,
+    minifySyntax: true,
+    lineLimit: 200,
   });
   // Bull Board's pages, which src/dashboard/boards.ts finds here.
   const ui = dirname(createRequire(import.meta.url).resolve('@bull-board/ui/package.json'));

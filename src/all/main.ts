@@ -2,7 +2,6 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { flags as gatewayFlags } from '../csi-gateway/flags.ts';
-import { start as startGateway } from '../csi-gateway/main.ts';
 import { flags as dashboardFlags } from '../dashboard/flags.ts';
 import { OwnLeader } from '../election/own-leader.ts';
 import { flags as ingestFlags } from '../ingest/flags.ts';
@@ -28,6 +27,7 @@ import { runProcess, type Invocation, type ProcessContext } from '../runtime/pro
 import { isInUse } from '../runtime/socket-file.ts';
 import { ownNode } from '../election/own-node.ts';
 import { flags as ownFlags, summary } from './flags.ts';
+import { lackOfMemory } from './memory.ts';
 import { openOwnDriver } from './own-driver.ts';
 
 /** Every flag that `sutler all` serves. */
@@ -47,8 +47,10 @@ export function main(invocation: Invocation): Promise<void> {
 }
 
 async function start(context: AllContext): Promise<void> {
-  const { flags, closers } = context;
+  const { flags, closers, log } = context;
   const node = checkedNode(context);
+  const lack = lackOfMemory(process.constrainedMemory());
+  if (lack !== undefined) log.warn(lack);
   const folder = await makeFolder(context);
   closers.add('temporary folder', () => rm(folder, { recursive: true, force: true }));
   const ownLeader = openOwnLeader(context, node);
@@ -60,10 +62,11 @@ async function start(context: AllContext): Promise<void> {
   // All parts share one HTTP endpoint.
   const values = { ...flags, redisUrl, httpEndpoint: '', metricsAddress: '' };
   const parts = {
-    ...(flags.listen.length === 0 ? {} : { 'csi-gateway': startGateway }),
+    ...(flags.listen.length === 0
+      ? {}
+      : { 'csi-gateway': (await import('../csi-gateway/main.ts')).start }),
     ingest: startIngest,
     jobs: startJobs,
-    // The dashboard's packages take longer to load than all others.
     ...(flags.dashboardAddress === ''
       ? {}
       : { dashboard: (await import('../dashboard/main.ts')).start }),

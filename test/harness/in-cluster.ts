@@ -14,11 +14,15 @@ export async function inCluster(
   const config: unknown = parse(await readFile(kubeconfig, 'utf8'));
   const url = new URL(textIn(config, 'server'));
   await mkdir(folder, { recursive: true });
-  const ca = Buffer.from(textIn(config, 'certificate-authority-data'), 'base64');
+  const data = textIn(config, 'certificate-authority-data');
+  const ca =
+    data === ''
+      ? await readFile(textIn(config, 'certificate-authority'))
+      : Buffer.from(data, 'base64');
   await writeFile(join(folder, 'ca.crt'), ca);
   await writeFile(join(folder, 'token'), textIn(config, 'token'));
   await writeFile(join(folder, 'namespace'), 'default');
-  const preload = new URL('../test/harness/service-account.js', import.meta.url).href;
+  const preload = new URL('service-account.js', import.meta.url).href;
   return {
     env: {
       SERVICE_ACCOUNT_DIR: folder,
