@@ -1,9 +1,9 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import { Pool, ProxyAgent, type Dispatcher } from 'undici';
-import { unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { isFields } from '../runtime/json.ts';
 import type { ClusterAccess, TlsMaterial } from './credentials.ts';
-import { KubeError, unansweredError } from './kube-error.ts';
+import { type KubeError, unansweredError } from './kube-error.ts';
 
 /** An HTTP request. */
 export interface WireRequest {
@@ -73,32 +73,23 @@ export class Transport {
   /** Sends a request and receives the answer, whatever its status.
    * @throws KubeError if no complete answer comes; what the handler of a watch throws */
   async exchange(request: WireRequest, o: ExchangeOptions): Promise<WireAnswer> {
-    const { title } = request;
-    const { timeoutMs, signal } = o;
+    const { title, method, path, headers, body } = request;
     const pools = this.#poolsFor(request.tls);
     if (pools === undefined) throw unansweredError(title, 'Aborted', 'the client is closed');
-    const limit = new AbortController();
-    const timer = setTimeout(() => {
-      const why = `nothing was received for ${Math.round(timeoutMs)} ms`;
-      limit.abort(unansweredError(title, 'Timeout', why));
-    }, timeoutMs);
-    const onAbort = (): void =>
-      limit.abort(unansweredError(title, 'Aborted', 'aborted', signal?.reason));
-    if (signal?.aborted === true) onAbort();
-    signal?.addEventListener('abort', onAbort, { once: true });
-    try {
-      const pool = o.watch === undefined ? pools.calls : pools.watches;
-      // undici ignores the signal while it waits for a connection.
-      const answer = await unlessAborted(
-        this.#send(pool, request, limit.signal).catch(toNetworkError(title)),
-        limit.signal,
-      );
-      if (answer === undefined) throw limit.signal.reason;
-      return await receive(title, answer, timer, o.watch);
-    } finally {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', onAbort);
-    }
+    const pool = o.watch === undefined ? pools.calls : pools.watches;
+    return new Promise((resolve, reject) => {
+      const options = {
+        origin: this.#access.server.origin,
+        path: this.#prefix + path,
+        method,
+        headers,
+        // By default undici closes the connection after a DELETE with a body, so that each deletion
+        // would cost a TLS handshake.
+        ...(method === 'DELETE' ? { reset: false } : {}),
+        ...(body === undefined ? {} : { body }),
+      };
+      pool.dispatch(options, new Exchange(title, o, { resolve, reject }));
+    });
   }
 
   /** Ends the watches, waits up to 5 s for calls to finish, and cuts off the others. */
@@ -108,20 +99,6 @@ export class Transport {
     const timer = setTimeout(() => void calls?.destroy().catch(() => {}), CLOSE_GRACE_MS);
     await Promise.allSettled([watches?.destroy(), calls?.close()]);
     clearTimeout(timer);
-  }
-
-  #send(pool: Dispatcher, { method, path, headers, body }: WireRequest, signal: AbortSignal) {
-    return pool.request({
-      origin: this.#access.server.origin,
-      path: this.#prefix + path,
-      method,
-      headers,
-      signal,
-      // By default undici closes the connection after a DELETE with a body, so that each deletion
-      // would cost a TLS handshake.
-      ...(method === 'DELETE' ? { reset: false } : {}),
-      ...(body === undefined ? {} : { body }),
-    });
   }
 
   /** The pools for this certificate and CA; undefined after close. */
@@ -155,44 +132,113 @@ function createPool(access: Place, tls: TlsMaterial, connections: number | null)
   return new Pool(access.server.origin, { connect, connections, pipelining: 1, ...limits });
 }
 
-/** @param timer  restarts whenever a watch receives something */
-async function receive(
-  title: string,
-  { statusCode: code, headers, body }: Dispatcher.ResponseData,
-  timer: NodeJS.Timeout,
-  handler: WatchHandler | undefined,
-): Promise<WireAnswer> {
-  const [retryAfter] = [headers['retry-after']].flat();
-  const watch = isSuccess(code) ? handler : undefined;
-  const pieces: Buffer[] = [];
-  if (watch !== undefined) {
-    watch.onOpen();
-    timer.refresh();
+/** Receives the answer to one request. Ends at the first of these: the complete answer, an error,
+ * the time limit, the abort of the signal. Uses undici's lowest interface, since its stream and an
+ * AbortSignal for each request would take another half of a call's CPU. */
+class Exchange implements Dispatcher.DispatchHandler {
+  readonly #title: string;
+  readonly #options: ExchangeOptions;
+  readonly #end: {
+    readonly resolve: (answer: WireAnswer) => void;
+    readonly reject: (error: unknown) => void;
+  };
+  readonly #timer: NodeJS.Timeout;
+  /** Undefined while undici waits for a connection. */
+  #controller: Dispatcher.DispatchController | undefined;
+  /** Why it has ended without an answer. */
+  #failure: Error | undefined;
+  #code = 0;
+  #retryAfter: string | undefined;
+  readonly #pieces: Buffer[] = [];
+
+  constructor(
+    title: string,
+    options: ExchangeOptions,
+    end: {
+      readonly resolve: (answer: WireAnswer) => void;
+      readonly reject: (error: unknown) => void;
+    },
+  ) {
+    this.#title = title;
+    this.#options = options;
+    this.#end = end;
+    const { timeoutMs, signal } = options;
+    this.#timer = setTimeout(() => {
+      const why = `nothing was received for ${Math.round(timeoutMs)} ms`;
+      this.#cancel(unansweredError(title, 'Timeout', why));
+    }, timeoutMs);
+    signal?.addEventListener('abort', this.#onAbort, { once: true });
+    if (signal?.aborted === true) this.#onAbort();
   }
-  for await (const piece of piecesOf(title, body)) {
-    if (watch === undefined) pieces.push(piece);
-    else {
-      timer.refresh();
-      watch.onBody(piece);
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#failure !== undefined) controller.abort(this.#failure);
+  }
+
+  onResponseStart(
+    _controller: Dispatcher.DispatchController,
+    code: number,
+    headers: IncomingHttpHeaders,
+  ): void {
+    this.#code = code;
+    this.#retryAfter = headers['retry-after'];
+    const watch = this.#watch;
+    if (watch !== undefined) this.#pass(() => watch.onOpen());
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, piece: Buffer): void {
+    const watch = this.#watch;
+    if (watch === undefined) this.#pieces.push(piece);
+    else this.#pass(() => watch.onBody(piece));
+  }
+
+  onResponseEnd(): void {
+    this.#stop();
+    const [first, ...others] = this.#pieces;
+    const body = first !== undefined && others.length === 0 ? first : Buffer.concat(this.#pieces);
+    this.#end.resolve({ code: this.#code, body, retryAfter: this.#retryAfter });
+  }
+
+  onResponseError(_controller: unknown, error: Error): void {
+    if (this.#failure !== undefined) return;
+    this.#stop();
+    this.#end.reject(networkError(this.#title, error));
+  }
+
+  /** Who receives the body; undefined for a call, and for a watch that the server refuses. */
+  get #watch(): WatchHandler | undefined {
+    return isSuccess(this.#code) ? this.#options.watch : undefined;
+  }
+
+  /** Restarts the timer of a watch and calls its handler. */
+  #pass(call: () => void): void {
+    if (this.#failure !== undefined) return;
+    this.#timer.refresh();
+    try {
+      call();
+    } catch (error) {
+      this.#cancel(error as Error);
     }
   }
-  return { code, body: Buffer.concat(pieces), retryAfter };
-}
 
-/** @throws KubeError if the body breaks off. Does not pass on errors of its reader. */
-async function* piecesOf(title: string, body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  try {
-    yield* body;
-  } catch (error) {
-    toNetworkError(title)(error);
-  }
-}
-
-/** Throws a KubeError for an error of undici. */
-function toNetworkError(title: string): (error: unknown) => never {
-  return (error) => {
-    throw error instanceof KubeError ? error : networkError(title, error);
+  readonly #onAbort = (): void => {
+    const { signal } = this.#options;
+    this.#cancel(unansweredError(this.#title, 'Aborted', 'aborted', signal?.reason));
   };
+
+  /** Closes the connection, or stops waiting for one. */
+  #cancel(failure: Error): void {
+    this.#failure = failure;
+    this.#stop();
+    this.#end.reject(failure);
+    this.#controller?.abort(failure);
+  }
+
+  #stop(): void {
+    clearTimeout(this.#timer);
+    this.#options.signal?.removeEventListener('abort', this.#onAbort);
+  }
 }
 
 /** The fix for a failed TLS handshake, by the messages of Node.js and OpenSSL. */
