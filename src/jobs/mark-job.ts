@@ -1,10 +1,10 @@
 import { performance } from 'node:perf_hooks';
 import { DOUBT } from '../explain/causes.ts';
 import { GRACE_MS, PROVISIONING_PAUSE } from '../election/lease-view.ts';
+import { DEFAULT_TIMEOUT_MS } from '../kube/request-sender.ts';
 import type { Marked } from '../queue/run.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { askRedis } from '../redis/ask-redis.ts';
-import { signalWithin } from '../runtime/clock.ts';
 import type { JobRun } from './dependencies.ts';
 
 /* Before each call to the driver the run marks the job, and checks that the driver's Lease allows
@@ -22,12 +22,12 @@ export interface MarkedJob {
   readonly endpoint: string;
   /** Unix ms after which no call may be sent. */
   readonly notAfterMs: number;
-  /** The signal for the run's write to the API server. It aborts when the run may no longer write,
-   * and not at shutdown, so that no answer of the driver is lost. It goes by the clock that has
-   * advanced further: the monotonic clock stops while a machine is suspended, and the system clock
-   * may be set back.
+  /** For how long the run's write to the API server may take. A write that was begun goes on at
+   * shutdown, so that no answer of the driver is lost. It goes by the clock that has advanced
+   * further: the monotonic clock stops while a machine is suspended, and the system clock may be
+   * set back.
    * @returns undefined if it is too late already */
-  readonly writeSignal: () => AbortSignal | undefined;
+  readonly writeLimitMs: () => number | undefined;
   /** Takes the mark back after a call that can't have created anything; see Marked. */
   readonly undo: (dropsPlace: boolean) => Promise<void>;
   /** Ends a run whose call succeeded. A job in doubt stays until its mark has expired. */
@@ -79,9 +79,9 @@ export async function markJob(
     isInDoubt,
     endpoint: marked.endpoint === '' ? endpoint : marked.endpoint,
     notAfterMs: clock.nowMs() + Math.min(GRACE_MS - passedMs(), verdict.untilMs - nowMs),
-    writeSignal() {
-      const writeMs = doubtMs - WRITE_MS - passedMs();
-      return writeMs > 0 ? signalWithin(new AbortController().signal, writeMs) : undefined;
+    writeLimitMs() {
+      const limitMs = Math.min(doubtMs - WRITE_MS - passedMs(), DEFAULT_TIMEOUT_MS);
+      return limitMs > 0 ? limitMs : undefined;
     },
     undo: (dropsPlace) => askRedis(marked.undo(dropsPlace)),
     finished: (note) => finished(note, isInDoubt ? doubtMs : undefined),

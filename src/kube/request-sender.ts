@@ -59,7 +59,8 @@ export interface RequestSenderOptions {
 }
 
 const DEFAULT_MAX_IN_FLIGHT = 48;
-const DEFAULT_TIMEOUT_MS = 30_000;
+/** Limit for a whole call; see CallOptions. */
+export const DEFAULT_TIMEOUT_MS = 30_000;
 const MAX_RETRIES = 6;
 const NETWORK_BACKOFF_MS = 100;
 /** The delay after a 429 without Retry-After. */

@@ -181,11 +181,11 @@ async function writeVolume(
   const { capacity, clock, counts, kube, log } = creation;
   const { job, run, startMs, claim, planned, mark } = creation;
   const { volume } = answer;
-  const signal = mark.writeSignal();
-  if (signal === undefined)
+  const timeoutMs = mark.writeLimitMs();
+  if (timeoutMs === undefined)
     return { kind: 'later', reason: 'the driver answered too late; the next run writes the PV' };
   try {
-    await kube.create(volumes, undefined, volume, { signal });
+    await kube.create(volumes, undefined, volume, { timeoutMs });
   } catch (error) {
     if (!(error instanceof KubeError)) throw error;
     if (!isAlreadyExists(error)) return endUnwritten(creation, error);

@@ -250,10 +250,10 @@ async function endFailedDeletion(
 async function deletePersistentVolume(volumeRun: VolumeRun, mark: MarkedJob): Promise<Outcome> {
   const { kube, volume } = volumeRun;
   const { name, uid } = volume.metadata;
-  const signal = mark.writeSignal();
-  if (signal === undefined)
+  const timeoutMs = mark.writeLimitMs();
+  if (timeoutMs === undefined)
     return { kind: 'later', reason: 'the driver answered too late; the next run deletes the PV' };
-  const limits = { preconditions: { uid }, signal };
+  const limits = { preconditions: { uid }, timeoutMs };
   let left: Volume | undefined;
   try {
     left = await kube.delete<Volume>(volumes, { name }, limits);
