@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import * as keys from '../kube/keys.ts';
 import type { Claim, Class, Lease } from '../kube/objects.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
@@ -42,7 +42,7 @@ export function journalName({ lease, node }: JournalOwner, number: number): stri
   const base = node === undefined ? `${lease}-journal` : `${lease}-journal-${node}`;
   const end = `-${number}`;
   if (base.length + end.length <= MAX_NAME) return base + end;
-  const digest = createHash('sha256').update(base).digest('hex').slice(0, 16);
+  const digest = hash('sha256', base).slice(0, 16);
   return `${base.slice(0, MAX_NAME - end.length - digest.length - 1)}-${digest}${end}`;
 }
 
@@ -131,7 +131,7 @@ export function encodeEntry(claim: Claim, cls: Class | undefined): EntryText {
 }
 
 function idOf(text: string): string {
-  return createHash('sha256').update(text).digest('hex').slice(0, 16);
+  return hash('sha256', text).slice(0, 16);
 }
 
 /** How many bytes an entry adds to the annotations of an object, without its class. */

@@ -44,6 +44,11 @@ export interface Patch {
   readonly subresource?: 'status';
 }
 
+export interface CreateOptions extends CallOptions {
+  /** False: the caller does not use the object as the server has stored it, and gets undefined. */
+  readonly isAnswerNeeded?: boolean;
+}
+
 export interface DeleteOptions extends CallOptions {
   readonly preconditions?: { readonly uid?: string; readonly resourceVersion?: string };
 }
@@ -74,7 +79,7 @@ export interface KubeClient {
     at: Resource,
     namespace: string | undefined,
     body: unknown,
-    o?: CallOptions,
+    o?: CreateOptions,
   ): Promise<T>;
   /** Replaces the whole object (PUT): fields that are not in `object` are lost. Fails with a
    * conflict if the object has changed since `object` was read. */
@@ -124,8 +129,18 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
         ...(next === '' ? {} : { continueToken: next }),
       };
     },
-    create: (resource, namespace, body, options) =>
-      request({ verb: 'create', resource, at: { namespace }, body }, options),
+    async create<T>(
+      resource: Resource,
+      namespace: string | undefined,
+      body: unknown,
+      options: CreateOptions = {},
+    ) {
+      const call = { verb: 'create', resource, at: { namespace }, body } as const;
+      if (options.isAnswerNeeded !== false) return request<T>(call, options);
+      const answer = await sender.send(call, options);
+      if (!isObject(answer)) throw notJson(titleOf(call), answer);
+      return undefined as T;
+    },
     update: (resource, at, body, options) =>
       request({ verb: 'update', resource, at, body }, options),
     patch(resource, ref, { type, body, subresource }, options) {
@@ -181,6 +196,11 @@ function decode<T>(title: string, body: Buffer): T {
   const value = parseJson(body.toString('utf8'));
   if (value !== undefined) return value as T;
   throw notJson(title, body);
+}
+
+/** Whether the answer may be a JSON object, and is no page of a proxy. */
+function isObject(body: Buffer): boolean {
+  return body[0] === 0x7b;
 }
 
 function notJson(title: string, body: Buffer): KubeError {

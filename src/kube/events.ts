@@ -1,5 +1,5 @@
 import QuickLRU from 'quick-lru';
-import { createHash, randomUUID } from 'node:crypto';
+import { hash, randomUUID } from 'node:crypto';
 import type { Counter, Registry } from 'prom-client';
 import { type Clock, systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
@@ -254,7 +254,10 @@ export class EventRecorder {
     }
     try {
       const body = { ...event, count, lastTimestamp };
-      await this.#client.create(events, event.metadata.namespace, body, options);
+      await this.#client.create(events, event.metadata.namespace, body, {
+        ...options,
+        isAnswerNeeded: false,
+      });
       return 'created';
     } catch (error) {
       if (!isAlreadyExists(error)) throw error;
@@ -275,7 +278,7 @@ function toEvent(input: EventInput, component: string, nowMs: number): Event {
   const escaped = input.message.replaceAll(/[^\n\t]+/g, escapeControls);
   const message = shorten(escaped, MAX_MESSAGE_LENGTH - nextStep.length) + nextStep;
   const what = JSON.stringify([regarding.uid, type, reason, message]);
-  const digest = createHash('sha256').update(what).digest('hex').slice(0, 16);
+  const digest = hash('sha256', what).slice(0, 16);
   const begin = regarding.name.slice(0, 253 - 17).replace(/[-.]+$/, '');
   return {
     apiVersion: 'v1',

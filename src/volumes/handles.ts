@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { zonesFromLabels } from '../migration/gce.ts';
 import type { SourceField, VolumeParts } from '../migration/in-tree-plugin.ts';
 import { findInTreeSource, translateHandle } from '../migration/plugins.ts';
@@ -63,5 +63,5 @@ export function isSameVolume(a: VolumeParts, b: VolumeParts): boolean {
 /** 48 bits of a hash of a PV's volume. Among 100,000 volumes two have the same number by chance in
  * one of 50,000 cases, so equal numbers mean: compare the PVs. */
 export function handleHash({ driver, id }: VolumeIdentity): number {
-  return createHash('sha1').update(`${driver}/${id}`).digest().readUIntBE(0, 6);
+  return hash('sha1', `${driver}/${id}`, 'buffer').readUIntBE(0, 6);
 }

@@ -161,6 +161,15 @@ describe('an answer that is no JSON', () => {
       return !`${error.stack} ${String(error.cause)}`.includes('aHVudGVyMg');
     });
   });
+
+  it('is no success of a create either, even if its caller does not need the answer', async () => {
+    const create = (body: string): Promise<unknown> => {
+      server.handler = (_, reply) => reply.text(200, body);
+      return connect().create(volumes, undefined, {}, { isAnswerNeeded: false });
+    };
+    assert.equal(await create('{}'), undefined);
+    await assert.rejects(create('<html>login</html>'), /create persistentvolumes: .* not JSON/);
+  });
 });
 
 describe('retries', () => {

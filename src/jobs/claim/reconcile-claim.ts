@@ -185,7 +185,7 @@ async function writeVolume(
   if (timeoutMs === undefined)
     return { kind: 'later', reason: 'the driver answered too late; the next run writes the PV' };
   try {
-    await kube.create(volumes, undefined, volume, { timeoutMs });
+    await kube.create(volumes, undefined, volume, { timeoutMs, isAnswerNeeded: false });
   } catch (error) {
     if (!(error instanceof KubeError)) throw error;
     if (!isAlreadyExists(error)) return endUnwritten(creation, error);
