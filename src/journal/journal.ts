@@ -69,19 +69,26 @@ class JournalObject {
     this.name = name;
   }
 
-  /** Bytes of the unfinished entries, their classes and the unread annotations. */
-  get bytes(): number {
-    const classes = new Map<string, number>();
-    let bytes = 0;
-    for (const [key, text] of Object.entries(this.unread)) bytes += Buffer.byteLength(key + text);
-    for (const entry of this.entries.values()) {
-      if (this.finished.has(entry.uid)) continue;
-      bytes += entryBytes(entry);
-      if (entry.cls !== undefined)
-        classes.set(entry.cls.id, Buffer.byteLength(entry.cls.text) + 48);
-    }
-    for (const ofClass of classes.values()) bytes += ofClass;
-    return bytes;
+  /** The size of the unfinished entries, their classes and the unread annotations. */
+  get size(): Size {
+    const size = new Size();
+    for (const [key, text] of Object.entries(this.unread))
+      size.bytes += Buffer.byteLength(key + text);
+    for (const entry of this.entries.values()) if (!this.finished.has(entry.uid)) size.add(entry);
+    return size;
+  }
+}
+
+/** The size of entries that share their classes. */
+class Size {
+  bytes = 0;
+  readonly #classes = new Set<string>();
+
+  add(entry: EntryText): void {
+    this.bytes += entryBytes(entry);
+    if (entry.cls === undefined || this.#classes.has(entry.cls.id)) return;
+    this.#classes.add(entry.cls.id);
+    this.bytes += Buffer.byteLength(entry.cls.text) + 48;
   }
 }
 
@@ -239,13 +246,13 @@ export class Journal {
   async #addSome(entries: readonly EntryText[]): Promise<readonly EntryText[]> {
     const object = this.#objectForMore();
     let taken = 0;
+    // Added up, since counting the whole object for each entry took most of the journal's time.
+    const { size } = object;
     for (const entry of entries) {
+      size.add(entry);
+      if (size.bytes > MAX_BYTES && taken > 0) break;
       object.entries.set(entry.uid, { ...entry, knownMs: performance.now() });
       this.#byUid.set(entry.uid, object);
-      if (object.bytes > MAX_BYTES && taken > 0) {
-        this.#drop(entry.uid);
-        break;
-      }
       taken += 1;
     }
     await this.#write(object);
@@ -253,9 +260,10 @@ export class Journal {
   }
 
   #objectForMore(): JournalObject {
-    if (this.#current === undefined || this.#current.bytes >= APPEND_BYTES)
+    if (this.#current === undefined || this.#current.size.bytes >= APPEND_BYTES)
       this.#current =
-        [...this.#objects.values()].find(({ bytes }) => bytes < APPEND_BYTES) ?? this.#newObject();
+        [...this.#objects.values()].find(({ size }) => size.bytes < APPEND_BYTES) ??
+        this.#newObject();
     return this.#current;
   }
 

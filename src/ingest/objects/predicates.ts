@@ -72,9 +72,11 @@ export function whyPending(
 ): PendingWhy | undefined {
   const { spec, status, metadata } = claim;
   if ((spec.volumeName ?? '') !== '' || status?.phase === 'Bound') return undefined;
+  // First, since after a burst this is the answer for nearly all claims.
+  if (lookups.hasVolume(metadata.uid)) return undefined;
   const need = claimNeed(claim, driver, lookups);
   if (need.kind === 'job') return metadata.deletionTimestamp === undefined ? '' : undefined;
-  if (isAnnotated(claim) || lookups.hasVolume(metadata.uid)) return undefined;
+  if (isAnnotated(claim)) return undefined;
   return whyNotAnnotated(claim, driver, lookups);
 }
 
