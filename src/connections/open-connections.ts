@@ -54,6 +54,9 @@ export async function openConnections(
 }
 
 const REPORT_PERIOD_MS = 2_000;
+/** How often to check settings that are right. Wrong ones, and those of a new connection, are
+ * checked with the next report. */
+const CHECK_AGAIN_MS = 10_000;
 /** A Redis that takes longer to answer is frozen, or its network is cut despite the connection. */
 const LONGEST_ANSWER_MS = 2_500;
 
@@ -69,6 +72,7 @@ function reportProcess(context: Context, process: string, link: RedisLink): Serv
   const [refusals, faults] = [new Outage(log), new Outage(log)];
   let refusal: string | undefined;
   let wrong: readonly string[] = [];
+  let nextCheckMs = -Infinity;
   /** When the present question to Redis was sent, by performance.now(). */
   let askedMs = Infinity;
   const silence = (): string | undefined => {
@@ -83,14 +87,15 @@ function reportProcess(context: Context, process: string, link: RedisLink): Serv
     step: async () => {
       if (link.trouble !== undefined) return;
       askedMs = performance.now();
-      wrong = await checkSettings(redis);
-      if (wrong.length === 0)
-        faults.ended({ redis: address }, 'the settings of Redis are right now');
-      else faults.met(wrong.join(), { redis: address, wrong }, 'the settings of Redis are wrong');
+      if (performance.now() >= nextCheckMs) {
+        wrong = await checkSettings(redis);
+        nextCheckMs = wrong.length === 0 ? performance.now() + CHECK_AGAIN_MS : -Infinity;
+        if (wrong.length === 0)
+          faults.ended({ redis: address }, 'the settings of Redis are right now');
+        else faults.met(wrong.join(), { redis: address, wrong }, 'the settings of Redis are wrong');
+      }
       const entry = { process, instance, version, drivers: [...drivers], lines: health.troubles() };
       await writeProcess(redis, flags.redisPrefix, entry);
-      // Scripts do nearly all of sutler's work in Redis.
-      await redis.eval('return 1', 0);
       askedMs = Infinity;
       refusal = undefined;
       refusals.ended({ redis: address }, 'Redis accepts sutler’s commands again');
@@ -109,7 +114,9 @@ function reportProcess(context: Context, process: string, link: RedisLink): Serv
     },
     periodMs: REPORT_PERIOD_MS,
   });
+  const endReady = link.onReady(() => (nextCheckMs = -Infinity));
   closers.add('report of this process', async () => {
+    endReady();
     await loop.stop();
     for (const outage of [refusals, faults]) outage.forget();
     if (link.trouble === undefined)

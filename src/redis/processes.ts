@@ -1,10 +1,11 @@
 import type { Redis } from 'ioredis';
 import { redisNowMs } from './clock.ts';
 import { keyPrefix } from './key-prefix.ts';
+import { defineNamedScript, REDIS_NOW } from './named-script.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 
 /* The processes of an installation, with the lines of their /readyz, for people. Each process
- * renews its entry every few seconds until it ends. Times are Redis'. */
+ * renews its entry every few seconds until it ends. An entry is `TIME JSON`, by Redis' clock. */
 
 /** A process of sutler. */
 export interface ProcessEntry {
@@ -27,20 +28,31 @@ function processesKey(prefix: string): string {
 /** A process that has not renewed its entry for this long has ended. */
 const GONE_MS = 10_000;
 
-/** Writes the entry of a process, and removes the entries of processes that have ended. */
+const writeScript = defineNamedScript({
+  keys: ['processes'],
+  args: { instance: 'text', entry: 'text', goneMs: 'number' },
+  answers: { written: {} },
+  lua: `${REDIS_NOW}
+local entries = redis.call('HGETALL', processes)
+for i = 1, #entries, 2 do
+  local renewed = tonumber(string.match(entries[i + 1], '^%d+')) or 0
+  if renewed < now - goneMs then redis.call('HDEL', processes, entries[i]) end
+end
+redis.call('HSET', processes, instance, string.format('%.0f ', now) .. entry)
+redis.call('PEXPIRE', processes, goneMs)
+return {'written'}
+`,
+});
+
+/** Writes the entry of a process, and removes the entries of processes that have ended. A script,
+ * which also shows whether Redis lets this process run scripts. */
 export async function writeProcess(
   redis: Redis,
   prefix: string,
   { instance, ...entry }: ProcessEntry,
 ): Promise<void> {
-  const key = processesKey(prefix);
-  const [entries, nowMs] = await readAll(redis, prefix);
-  const gone = Object.keys(entries).filter((each) => !isAtWork(entries[each] ?? '', nowMs));
-  await Promise.all([
-    redis.hset(key, instance, `${nowMs} ${JSON.stringify(entry)}`),
-    redis.pexpire(key, GONE_MS),
-    ...(gone.length === 0 ? [] : [redis.hdel(key, ...gone)]),
-  ]);
+  const args = { instance, entry: JSON.stringify(entry), goneMs: GONE_MS };
+  await writeScript.run(redis, { processes: processesKey(prefix) }, args);
 }
 
 /** Removes the entry of a process that ends. */
@@ -53,16 +65,14 @@ export async function readProcesses(
   redis: Redis,
   prefix: string,
 ): Promise<readonly ProcessEntry[]> {
-  const [entries, nowMs] = await readAll(redis, prefix);
+  const [entries, nowMs] = await Promise.all([
+    redis.hgetall(processesKey(prefix)),
+    redisNowMs(redis),
+  ]);
   return Object.entries(entries)
     .filter(([, text]) => isAtWork(text, nowMs))
     .flatMap(([instance, text]) => parse(instance, text) ?? [])
     .sort((a, b) => (`${a.process} ${a.instance}` < `${b.process} ${b.instance}` ? -1 : 1));
-}
-
-/** @returns the entries by instance, each `TIME JSON`, and Redis' time in Unix ms */
-async function readAll(redis: Redis, prefix: string) {
-  return Promise.all([redis.hgetall(processesKey(prefix)), redisNowMs(redis)]);
 }
 
 function isAtWork(text: string, nowMs: number): boolean {
