@@ -415,19 +415,18 @@ export class Dispatcher {
 
   async #look(leading: Leading): Promise<void> {
     const { journal, queue } = this.#options;
-    const { ended, idle, forgotten } = await queue.finished('claim', leading);
+    const { claim, volume, forgotten } = await queue.finished(leading);
     // J2: the entry is removed before the job.
-    const noted = ended.filter((id) => journal.has(id));
-    const others = ended.filter((id) => !journal.has(id));
+    const noted = claim.ended.filter((id) => journal.has(id));
+    const others = claim.ended.filter((id) => !journal.has(id));
     journal.finish(noted);
-    await this.#removeJobs('claim', [...others, ...idle]);
+    await this.#removeJobs('claim', [...others, ...claim.idle]);
     if (forgotten.length > 0) {
       await queue.remove('claim', forgotten, leading, true);
       journal.finish(forgotten);
       journal.hasten();
     }
-    const deletions = await queue.finished('volume', leading);
-    await this.#removeJobs('volume', [...deletions.ended, ...deletions.idle]);
+    await this.#removeJobs('volume', [...volume.ended, ...volume.idle]);
     // Only finished entries need a write; a key that waits for a claim in doubt may wait for long.
     if ([...this.#next.keys()].some((id) => journal.isFinished(id))) journal.hasten();
     if (this.#next.size > 0) this.#lookSoon(LOOK_AGAIN_MS);

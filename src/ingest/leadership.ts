@@ -67,10 +67,13 @@ const JOURNAL_RETRY_MS = 60_000;
 /** How many of the journal's claims are checked for doubt at most. */
 const MOST_COUNTED = 5_000;
 const COUNT_PERIOD_MS = 5_000;
+/** How often a note that has not changed is written again, so that it does not expire. */
+const RENEW_NOTE_MS = 4_000;
+const NOTHING_NOTED = { text: '', untilMs: -Infinity };
 
 /** Leads from `begin` to `end` (docs/leak-proof.md, J3): writes its term and the history of Redis'
- * data, reads the journal, and resyncs. Checks every second whether Redis has lost its data, and
- * then begins again. */
+ * data, reads the journal, and resyncs. Begins again after Redis has lost its data, which the
+ * dispatcher's look notices every second. */
 export class Leadership {
   readonly #options: LeadershipOptions;
   readonly #id = randomBytes(6).toString('hex');
@@ -89,6 +92,8 @@ export class Leadership {
   #trouble: string | undefined;
   #doubts = { count: 0, endsMs: 0 };
   #countedMs = -Infinity;
+  /** The note that this process has written last. */
+  #noted = NOTHING_NOTED;
   readonly #outage: Outage;
 
   constructor(options: LeadershipOptions) {
@@ -115,6 +120,7 @@ export class Leadership {
     const { driver } = this.#options.place;
     this.#lease = lease;
     this.#begunWith = undefined;
+    this.#noted = NOTHING_NOTED;
     queue.allow(() => lease.isLeader);
     this.#options.serves.add(driver);
     log.info({ driver }, 'leading: this ingest enqueues claims and volumes');
@@ -154,7 +160,8 @@ export class Leadership {
   /** Does the leader's periodic tasks; to be called every second, with what the Lease says. */
   tick(seen: SeenLease): void {
     const { dispatcher, journal, pause, queue, resync, sweep } = this.#options;
-    this.#ask();
+    const isBegun = this.#begunWith !== undefined && this.#dueResync === undefined;
+    if (!isBegun || journal.isOff) this.#ask();
     void dispatcher.look();
     void journal.tidy();
     resync.tick();
@@ -172,7 +179,11 @@ export class Leadership {
       const isNews = queue.isAllowing || otherProvisioner !== undefined;
       if (!isNews) return;
       const note = { ...known, ...(await this.#journalFacts()) };
+      const text = JSON.stringify(note);
+      const nowMs = performance.now();
+      if (text === this.#noted.text && nowMs < this.#noted.untilMs) return;
       await writeDriverNote(place, note);
+      this.#noted = { text, untilMs: nowMs + RENEW_NOTE_MS };
     } catch (error) {
       log.debug(
         { err: error, isOff: journal.isOff },
@@ -186,7 +197,7 @@ export class Leadership {
     if (!queue.isAllowing) return {};
     const uids = journal.unfinishedUids();
     const name = queueName('claim', place.driver);
-    if (uids.length === 0) this.#doubts = { count: 0, endsMs: Date.now() };
+    if (uids.length === 0) this.#doubts = { count: 0, endsMs: 0 };
     else if (performance.now() - this.#countedMs > COUNT_PERIOD_MS) {
       this.#countedMs = performance.now();
       const lefts = await showDoubts(place, name, uids.slice(0, MOST_COUNTED));
@@ -225,7 +236,10 @@ export class Leadership {
       const { history, isOfHistory } = await readHistory(place);
       const isOther = this.#history !== '' && history !== this.#history;
       this.#history = history;
-      if (isOther) log.warn({ driver: place.driver }, 'Redis has lost its data or failed over');
+      if (isOther) {
+        this.#noted = NOTHING_NOTED;
+        log.warn({ driver: place.driver }, 'Redis has lost its data or failed over');
+      }
       const isBegun = this.#begunWith === history && isOfHistory;
       if (!queue.isAllowing) return;
       if (!isBegun || (await this.#mayNote())) await this.#beginAnew();

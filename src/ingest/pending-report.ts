@@ -17,7 +17,7 @@ const PERIOD_MS = 500;
 const PAUSE_MS_PER_ENTRY = 1;
 const LONGEST_EXTRA_PAUSE_MS = 5_000;
 /** How often the metrics are updated while nothing waits. */
-const MEASURE_IDLE_MS = 5_000;
+const MEASURE_IDLE_MS = 10_000;
 /** How often the event of a wait is renewed, so that it does not expire. */
 const RENEW_AFTER_MS = 120_000;
 /** How long a common cause (no worker, a drain, Redis) must last before it is reported. A restart
@@ -41,6 +41,8 @@ export class PendingReport {
   #told = { sentence: '', atMs: 0, uids: new Set<string>() };
   /** When the metrics were last updated, Unix ms; -Infinity: this process does not lead. */
   #shownMs = -Infinity;
+  /** Whether nothing waited when this leader last wrote what waits. */
+  #wasEmpty = false;
   #endMetrics: () => void;
   readonly #outage: Outage;
 
@@ -71,12 +73,13 @@ export class PendingReport {
     this.#endMetrics();
   }
 
-  async #report(): Promise<number> {
+  /** @returns the pause before the next report, if it is not the usual one */
+  async #report(): Promise<number | void> {
     const { isLeading, connections } = this.#deps;
     if (!isLeading() && this.#shownMs > 0) this.#show(undefined);
     if (!isLeading() && this.#whyNoLeader() === undefined) {
       this.#outage.forget();
-      return PERIOD_MS;
+      return;
     }
     const startMs = Date.now();
     const entries = this.#dueEntries(startMs);
@@ -84,7 +87,8 @@ export class PendingReport {
     const report = canWrite ? await this.#publish(entries, startMs) : undefined;
     if (entries.some(({ key }) => key.kind === 'claim')) await this.#tell(entries, report, startMs);
     else this.#outage.forget();
-    return PERIOD_MS + Math.min(entries.length * PAUSE_MS_PER_ENTRY, LONGEST_EXTRA_PAUSE_MS);
+    if (entries.length > 0)
+      return PERIOD_MS + Math.min(entries.length * PAUSE_MS_PER_ENTRY, LONGEST_EXTRA_PAUSE_MS);
   }
 
   /** Writes what waits, and shows it as metrics.
@@ -94,12 +98,17 @@ export class PendingReport {
     nowMs: number,
   ): Promise<DriverReport | undefined> {
     const { context, place } = this.#deps;
+    const isEmpty = entries.length === 0;
+    const isRecent = nowMs - this.#shownMs < MEASURE_IDLE_MS;
+    // Redis has no entries of this leader.
+    if (isEmpty && this.#wasEmpty && isRecent) return undefined;
     for (const { key, why, className } of await writePending(place, entries)) {
       if (why === '') continue;
       const reason = whyNoJob(why, className).sentence;
       context.log.warn({ ...logFields(key), reason }, 'the claim waits');
     }
-    if (entries.length === 0 && nowMs - this.#shownMs < MEASURE_IDLE_MS) return undefined;
+    this.#wasEmpty = isEmpty;
+    if (isEmpty && isRecent) return undefined;
     const report = await reportDriver(place, entries);
     const depths = {
       claims: await countWaiting(place, 'claim'),

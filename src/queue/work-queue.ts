@@ -85,15 +85,30 @@ return {'states', 'states', states, 'nowMs', string.format('%.0f', now)}
 `,
 });
 
-/** Returns the ids and data of the finished jobs, and the claims whose entries operators asked to
- * forget. */
+/** Returns the ids and data of the finished jobs of both queues, and the claims whose entries
+ * operators asked to forget. */
 const finishedScript = defineNamedScript({
-  keys: [...HISTORY_KEYS, 'root', 'forget'],
+  keys: [...HISTORY_KEYS, 'claims', 'volumes', 'forget'],
   args: { termOfOurs: 'text', known: 'text', most: 'number' },
-  answers: { outdated: {}, finished: { ids: 'list', datas: 'list', forgotten: 'list' } },
-  lua: `${LEADING_LUA}local ids, datas = redis.call('ZRANGE', root .. 'completed', 0, most - 1), {}
-for i, id in ipairs(ids) do datas[i] = redis.call('HGET', root .. id, 'data') or '' end
-return {'finished', 'ids', ids, 'datas', datas, 'forgotten', redis.call('HKEYS', forget)}
+  answers: {
+    outdated: {},
+    finished: {
+      claims: 'list',
+      claimDatas: 'list',
+      volumes: 'list',
+      volumeDatas: 'list',
+      forgotten: 'list',
+    },
+  },
+  lua: `${LEADING_LUA}local function finishedIn(root)
+  local ids, datas = redis.call('ZRANGE', root .. 'completed', 0, most - 1), {}
+  for i, id in ipairs(ids) do datas[i] = redis.call('HGET', root .. id, 'data') or '' end
+  return ids, datas
+end
+local claimIds, claimDatas = finishedIn(claims)
+local volumeIds, volumeDatas = finishedIn(volumes)
+return {'finished', 'claims', claimIds, 'claimDatas', claimDatas, 'volumes', volumeIds,
+  'volumeDatas', volumeDatas, 'forgotten', redis.call('HKEYS', forget)}
 `,
 });
 
@@ -141,6 +156,28 @@ export interface WorkQueueOptions extends DriverPlace {
   readonly dirty: () => number;
   readonly log: Logger;
   readonly metrics: Registry;
+}
+
+/** The ids of finished jobs. `idle`: those that have called nothing: no worker of this version
+ * could read them, or they only selected a node. */
+type FinishedIds = Readonly<Record<'ended' | 'idle', readonly string[]>>;
+
+/** The finished jobs of both queues, and the claims whose entries operators asked to forget. */
+export interface Finished extends Readonly<Record<JobKind, FinishedIds>> {
+  readonly forgotten: readonly string[];
+}
+
+function sortFinished(
+  kind: JobKind,
+  ids: readonly string[],
+  datas: readonly string[],
+): FinishedIds {
+  const mayHaveCalled = (_id: string, at: number): boolean => {
+    const job = parseJob(parseJson(datas[at] ?? ''));
+    return job.ok && (kind === 'volume' || job.facts.journal !== undefined);
+  };
+  const ended = ids.filter(mayHaveCalled);
+  return { ended, idle: ids.filter((id, at) => !mayHaveCalled(id, at)) };
 }
 
 /** The queues of one driver, for the leader. Runs one call at a time. Rejects while Redis does not
@@ -193,25 +230,20 @@ export class WorkQueue {
   }
 
   /** J2: finds the finished jobs, and the claims whose entries operators asked to forget.
-   * @returns `idle`: finished jobs that have called nothing: no worker of this version could read
-   *   them, or they only selected a node
    * @throws LeadershipOutdated */
-  finished(
-    kind: JobKind,
-    leading: Leading,
-  ): Promise<Readonly<Record<'ended' | 'idle' | 'forgotten', readonly string[]>>> {
+  finished(leading: Leading): Promise<Finished> {
     return this.#inTurn(async () => {
       const args = { ...argsOf(leading), most: MOST_FINISHED };
-      const answer = await finishedScript.run(this.#place.redis, this.#keys(kind), args);
+      const roots = { claims: this.#rootOf('claim'), volumes: this.#rootOf('volume') };
+      const keys = { ...this.#keys('claim'), ...roots };
+      const answer = await finishedScript.run(this.#place.redis, keys, args);
       if (answer.kind === 'outdated') throw new LeadershipOutdated();
-      const { ids, datas, forgotten } = answer;
-      const mayHaveCalled = (_id: string, at: number): boolean => {
-        const job = parseJob(parseJson(datas[at] ?? ''));
-        return job.ok && (kind === 'volume' || job.facts.journal !== undefined);
+      const { claims, claimDatas, volumes, volumeDatas, forgotten } = answer;
+      return {
+        claim: sortFinished('claim', claims, claimDatas),
+        volume: sortFinished('volume', volumes, volumeDatas),
+        forgotten,
       };
-      const ended = ids.filter(mayHaveCalled);
-      const idle = ids.filter((id, at) => !mayHaveCalled(id, at));
-      return { ended, idle, forgotten };
     });
   }
 
@@ -358,13 +390,17 @@ export class WorkQueue {
 
   #keys(kind: JobKind) {
     const { prefix, driver } = this.#place;
-    const root = queueRoot(prefix, queueName(kind, driver));
     return {
       ...historyKeys(this.#place),
-      root,
-      otherRoot: queueRoot(prefix, queueName(OTHER_KIND[kind], driver)),
+      root: this.#rootOf(kind),
+      otherRoot: this.#rootOf(OTHER_KIND[kind]),
       forget: forgetKey(prefix, driver),
     };
+  }
+
+  #rootOf(kind: JobKind): string {
+    const { prefix, driver } = this.#place;
+    return queueRoot(prefix, queueName(kind, driver));
   }
 }
 

@@ -159,10 +159,10 @@ describe('Leadership', () => {
     ['was emptied', () => server.redis.flushall()],
     ['failed over', () => forgetHistory(place())],
   ] as const)
-    it(`begins again at the next tick after Redis ${what}`, async () => {
+    it(`begins again when it is told that Redis ${what}`, async () => {
       await beginAnew();
       await lose();
-      leadership.tick(lease.seen);
+      leadership.outdated();
       await untilBegun(2);
       assert.deepEqual(done, STEPS);
       assert.notEqual(begun[1]?.history, begun[0]?.history);

@@ -374,12 +374,8 @@ export class RealRedis {
   async finished(who: 'leader' | 'former leader'): Promise<readonly Job['kind'][] | undefined> {
     const { queue, leading } = this.#leaderOf(who);
     assert.ok(leading);
-    const answers = await Promise.all(
-      JOB_KINDS.map((kind) => unlessOutdated(queue.finished(QUEUE_OF[kind], leading))),
-    );
-    assert.equal(answers[0] === undefined, answers[1] === undefined);
-    if (answers[0] === undefined) return undefined;
-    return JOB_KINDS.filter((_, at) => answers[at]?.ended.includes(ID));
+    const found = await unlessOutdated(queue.finished(leading));
+    return found && JOB_KINDS.filter((kind) => found[QUEUE_OF[kind]].ended.includes(ID));
   }
 
   /** J2. */

@@ -151,17 +151,17 @@ describe('WorkQueue', () => {
     );
     await until(async () => (await server.redis.zcard(`${rootOf()}completed`)) === 3, 'they end');
     await server.redis.hset(rootOf() + unread.uid, 'data', '{}');
-    const { ended, idle } = await queue.finished('claim', leading);
+    const { ended, idle } = (await queue.finished(leading)).claim;
     assert.deepEqual([ended, idle.toSorted()], [[key.uid], [selecting.uid, unread.uid]]);
   });
 
   it('removes a job that is not finished, and the request to forget it, if it is forced to', async () => {
     await add();
     await server.redis.hset(forgetKey('csi', driver), key.uid, '{}');
-    assert.deepEqual((await queue.finished('claim', leading)).forgotten, [key.uid]);
+    assert.deepEqual((await queue.finished(leading)).forgotten, [key.uid]);
     await queue.remove('claim', [key.uid], leading, true);
     assert.equal(await server.redis.zcard(`${rootOf()}prioritized`), 0);
     assert.equal(await server.redis.exists(rootOf() + key.uid), 0);
-    assert.deepEqual((await queue.finished('claim', leading)).forgotten, []);
+    assert.deepEqual((await queue.finished(leading)).forgotten, []);
   });
 });
