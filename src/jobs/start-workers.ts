@@ -48,6 +48,8 @@ export async function startWorkers(
     const consumer = new Consumer({
       concurrency: flags.workerThreads,
       stalledCheckMs: Math.min(STALLED_CHECK_MS, flags.lockDurationMs / 3),
+      // The connection to a Redis of its own is never cut silently.
+      idleReadS: ownLeader === undefined ? 5 : 10,
       link: shared.workerLink,
       driverState: connections.driver,
       plain: connections.link.redis,

@@ -52,6 +52,9 @@ export interface ConsumerOptions {
   readonly lockMs: number;
   /** How often to check for jobs of dead workers. */
   readonly stalledCheckMs: number;
+  /** How long the worker waits for a job before it asks again; 10 s at most. A connection that was
+   * cut silently is replaced a second later. */
+  readonly idleReadS: number;
 }
 
 const START_AGAIN_MS = 1_000;
@@ -187,7 +190,7 @@ export class Consumer {
   }
 
   #createWorker(): Worker {
-    const { concurrency, name, prefix, lockMs, stalledCheckMs } = this.#options;
+    const { concurrency, name, prefix, lockMs, stalledCheckMs, idleReadS } = this.#options;
     const worker: Worker = new Worker(
       this.#queue,
       (job: Job, token = '') => this.#takeJob(job, token),
@@ -202,6 +205,7 @@ export class Consumer {
         // BullMQ never resets this count, so a job that exists for long could reach a lower limit.
         maxStalledCount: 1_000_000_000,
         runRetryDelay: 1000,
+        drainDelay: idleReadS,
         settings: {
           backoffStrategy: (failures: number, _type?: string, error?: Error) =>
             this.#outcomes.failureDelayMs(failures, error),

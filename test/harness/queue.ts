@@ -225,6 +225,7 @@ export class QueueBench {
       metrics: this.metrics,
       lockMs: 1000,
       stalledCheckMs: 200,
+      idleReadS: 5,
       ...o,
       process: (key, run) => this.#observe(key, run, process),
     });

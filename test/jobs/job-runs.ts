@@ -97,6 +97,7 @@ export class JobRuns {
           backoff: { startMs: NEVER_MS, maxMs: NEVER_MS },
           lockMs: 30_000,
           stalledCheckMs: 1_000,
+          idleReadS: 5,
           process: async (key, run) => this.#process(keyId(key), run),
         }),
     );
