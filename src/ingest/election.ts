@@ -5,6 +5,7 @@ import { IDENTITY_PREFIX, type LeaseTimes } from '../election/lease.ts';
 import { followLease, type LeaseFollower } from '../election/lease-follower.ts';
 import type { LeadStatus } from '../election/own-leader.ts';
 import { systemClock } from '../runtime/clock.ts';
+import { PollLoop } from '../runtime/poll-loop.ts';
 import type { DriverDeps } from './driver-deps.ts';
 import type { LeaderLease, Leadership } from './leadership.ts';
 
@@ -128,12 +129,16 @@ function competeForLease(
 const TICK_MS = 1_000;
 
 function tickEverySecond(
-  { closers }: DriverDeps['context'],
+  { closers, log }: DriverDeps['context'],
   leadership: Leadership,
   lease: Pick<LeadStatus, 'seen'>,
 ): void {
-  const timer = setInterval(() => leadership.tick(lease.seen), TICK_MS);
-  closers.add('leadership', () => clearInterval(timer));
+  const loop = new PollLoop({
+    step: () => Promise.resolve(leadership.tick(lease.seen)),
+    onError: (error) => log.error({ err: error }, 'a periodic task failed'),
+    periodMs: TICK_MS,
+  });
+  closers.add('leadership', () => loop.stop());
 }
 
 /** Follows the Lease without competing for it, to notice a drain or another provisioner. Logs only
