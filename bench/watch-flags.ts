@@ -16,8 +16,13 @@ export const flags = defineFlags({
   concurrency: { type: 'int', default: 32, min: 1, help: 'Requests of the bench at once.' },
   'node-options': {
     type: 'string',
-    default: '--max-semi-space-size=2',
-    help: 'Options for the Node of ingest; by default those of k8s/.',
+    default: '',
+    help: 'Options for the Node of ingest, beside those of the image.',
+  },
+  program: {
+    type: 'string',
+    default: '',
+    help: 'cli.js of sutler, as that of a bundle. Empty: what tsc compiled.',
   },
   backend: {
     type: 'string',
