@@ -61,6 +61,10 @@ ENV NODE_OPTIONS="--max-semi-space-size=1 --max-old-space-size-percentage=50" \
 # The bundle in the place of dist/, in which Node would open hundreds of files to start a process.
 # It contains the packages too.
 COPY --from=build /app/bundle ./dist
+# Node's compiled form of the code that a process loads, for root: the user of a container in a
+# driver's pod. A sixth less CPU until the first volume.
+ENV NODE_COMPILE_CACHE=/app/compile-cache
+RUN node dist/cli.js all --help > /dev/null
 # The program that makes Secrets in a cluster, and its manifests.
 COPY k8s ./k8s
 # Some manifests name external-provisioner's program; kubectl exec finds sutler by its own name.

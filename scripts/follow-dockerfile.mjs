@@ -120,11 +120,22 @@ function run(stage, { where, text }) {
   if (status !== 0) fail(`${where}: RUN ${text} failed: see its output above`);
 }
 
+function setVariables(stage, { text }) {
+  for (const [, name, quoted, plain] of text.matchAll(/(\w+)=(?:"([^"]*)"|(\S+))/g)) {
+    const value = quoted ?? plain;
+    stage.env[name] = value.startsWith('/') ? pathIn(stage, value) : value;
+  }
+  // The Node of this machine may not know all options of the image's.
+  const options = (stage.env.NODE_OPTIONS ?? '').split(' ');
+  const isKnown = (option) => process.allowedNodeEnvironmentFlags.has(option.replace(/=.*/, ''));
+  stage.env.NODE_OPTIONS = options.filter(isKnown).join(' ');
+}
+
 const handlers = {
   COPY: copy,
   RUN: run,
   WORKDIR: (stage, { text }) => (stage.workdir = text),
-  ENV: (stage, { text }) => Object.assign(stage.env, Object.fromEntries([text.split('=')])),
+  ENV: setVariables,
   ENTRYPOINT: (stage, { text }) => (stage.entrypoint = JSON.parse(text)),
   CMD: () => undefined,
   LABEL: () => undefined,
