@@ -132,24 +132,28 @@ async function startIngest(
   name: string,
   closers: Closers,
 ): Promise<{ readonly member: Member; readonly syncMs: number }> {
-  // As in a pod: a kubeconfig costs about 30 MiB.
-  const access = await inCluster(backend.kubeconfig, join(backend.logsDir, 'service-account'));
+  // As in a pod, where there is TLS: a kubeconfig costs about 30 MiB.
+  const access =
+    flags.backend === 'real'
+      ? await inCluster(backend.kubeconfig, join(backend.logsDir, 'service-account'))
+      : undefined;
   const image = await imageEnv();
   const startedMs = performance.now();
   const { member } = await backend.start({
     name,
     program: flags.program,
     args: [
+      ...(access === undefined ? [`--kubeconfig=${backend.kubeconfig}`] : []),
       `--gateway=${gatewayOf(backend)}`,
       '--leader-election=true',
       '--leader-election-namespace=default',
       '--logging-format=json',
     ],
     env: {
-      ...access.env,
+      ...access?.env,
       ...image,
       REDIS_URL: backend.redisUrl,
-      NODE_OPTIONS: `${image['NODE_OPTIONS']} ${flags.nodeOptions} ${access.nodeOptions}`,
+      NODE_OPTIONS: `${image['NODE_OPTIONS']} ${flags.nodeOptions} ${access?.nodeOptions ?? ''}`,
     },
     closers,
   });
