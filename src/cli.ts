@@ -7,8 +7,8 @@ import { processes } from './processes.ts';
 const AMPLE_BYTES = 256 * 2 ** 20;
 const limitBytes = process.constrainedMemory();
 
-// V8 then collects garbage before its heap grows. That halves what 300 claims at once take, and costs
-// half a millisecond of CPU a claim when thousands wait. Versions of Node before 24 do not know it.
+// V8 then collects garbage before its heap grows. That halves what 300 claims at once take, and
+// costs half a millisecond of CPU a claim when thousands wait. Node before 24 does not know it.
 if (Number.parseInt(process.versions.node, 10) >= 24 && limitBytes > 0 && limitBytes < AMPLE_BYTES)
   setFlagsFromString('--memory-saver-mode');
 // A signal ends a container's first process only if the process handles it. The code loaded below
