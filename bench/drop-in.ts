@@ -9,8 +9,7 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { type ProcessContext, runProcess } from '#src/runtime/process.ts';
 import { type DropInBed, openDropInBed } from '../test/harness/drop-in-bed.ts';
 import { type Cgroup, openCgroup } from '../test/harness/cgroup.ts';
-import { imageEnv } from '../test/harness/image-env.ts';
-import { inCluster } from '../test/harness/in-cluster.ts';
+import { podEnv } from '../test/harness/pod-env.ts';
 import { type Program, startProgram } from '../test/harness/program.ts';
 import { until } from '../test/harness/until.ts';
 import { openControlPlane } from './control-plane.ts';
@@ -133,17 +132,16 @@ async function inCgroup(
 ) {
   const [program = '', ...before] = o.command;
   const isSutler = program === process.execPath;
-  const access =
-    isSutler && !flags.kubeconfig ? await inCluster(o.kubeconfig, o.folder) : undefined;
+  const isInPod = isSutler && !flags.kubeconfig;
   const [file = '', ...args] = await cgroup.command(program, [
     ...before,
-    ...(access === undefined ? [`--kubeconfig=${o.kubeconfig}`] : []),
+    ...(isInPod ? [] : [`--kubeconfig=${o.kubeconfig}`]),
     '--leader-election-namespace=default',
     ...splitArgs(flags.args),
   ]);
-  const image = isSutler ? await imageEnv() : {};
-  const options = [image['NODE_OPTIONS'], access?.nodeOptions].filter(Boolean).join(' ');
-  const env = { PATH: process.env['PATH'], ...image, ...access?.env, NODE_OPTIONS: options };
+  const { folder } = o;
+  const kubeconfig = isInPod ? o.kubeconfig : undefined;
+  const env = isSutler ? await podEnv({ kubeconfig, folder }) : { PATH: process.env['PATH'] };
   return { file, args, env };
 }
 

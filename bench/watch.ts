@@ -14,8 +14,7 @@ import {
   prepareBoundPairs,
   writeBoundPairs,
 } from './bound-pairs.ts';
-import { imageEnv } from '../test/harness/image-env.ts';
-import { inCluster } from '../test/harness/in-cluster.ts';
+import { podEnv } from '../test/harness/pod-env.ts';
 import { cpuMs, peakRssBytes, rssBytes } from './proc.ts';
 import { type Backend, type Member, openBackend } from './testbed.ts';
 import { flags as table, summary } from './watch-flags.ts';
@@ -133,28 +132,24 @@ async function startIngest(
   closers: Closers,
 ): Promise<{ readonly member: Member; readonly syncMs: number }> {
   // As in a pod, where there is TLS: a kubeconfig costs about 30 MiB.
-  const access =
-    flags.backend === 'real'
-      ? await inCluster(backend.kubeconfig, join(backend.logsDir, 'service-account'))
-      : undefined;
-  const image = await imageEnv();
+  const isInPod = flags.backend === 'real';
+  const pod = await podEnv({
+    kubeconfig: isInPod ? backend.kubeconfig : undefined,
+    folder: join(backend.logsDir, 'service-account'),
+    nodeOptions: flags.nodeOptions,
+  });
   const startedMs = performance.now();
   const { member } = await backend.start({
     name,
     program: flags.program,
     args: [
-      ...(access === undefined ? [`--kubeconfig=${backend.kubeconfig}`] : []),
+      ...(isInPod ? [] : [`--kubeconfig=${backend.kubeconfig}`]),
       `--gateway=${gatewayOf(backend)}`,
       '--leader-election=true',
       '--leader-election-namespace=default',
       '--logging-format=json',
     ],
-    env: {
-      ...access?.env,
-      ...image,
-      REDIS_URL: backend.redisUrl,
-      NODE_OPTIONS: `${image['NODE_OPTIONS']} ${flags.nodeOptions} ${access?.nodeOptions ?? ''}`,
-    },
+    env: { ...pod, REDIS_URL: backend.redisUrl },
     closers,
   });
   const signal = AbortSignal.any([stopping, AbortSignal.timeout(SYNC_WITHIN_MS)]);

@@ -5,6 +5,7 @@
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { imageVariables } from './image-variables.mjs';
 import { fail, root } from './setup.mjs';
 
 const print = (line) => process.stderr.write(`${line}\n`);
@@ -121,14 +122,8 @@ function run(stage, { where, text }) {
 }
 
 function setVariables(stage, { text }) {
-  for (const [, name, quoted, plain] of text.matchAll(/(\w+)=(?:"([^"]*)"|(\S+))/g)) {
-    const value = quoted ?? plain;
+  for (const [name, value] of Object.entries(imageVariables(text)))
     stage.env[name] = value.startsWith('/') ? pathIn(stage, value) : value;
-  }
-  // The Node of this machine may not know all options of the image's.
-  const options = (stage.env.NODE_OPTIONS ?? '').split(' ');
-  const isKnown = (option) => process.allowedNodeEnvironmentFlags.has(option.replace(/=.*/, ''));
-  stage.env.NODE_OPTIONS = options.filter(isKnown).join(' ');
 }
 
 const handlers = {

@@ -7,8 +7,7 @@ import { claims } from '#src/kube/resources.ts';
 import { openCgroup } from '../harness/cgroup.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { onDropInBed } from '../harness/drop-in-bed.ts';
-import { imageEnv } from '../harness/image-env.ts';
-import { inCluster } from '../harness/in-cluster.ts';
+import { podEnv } from '../harness/pod-env.ts';
 import { startProgram } from '../harness/program.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
 import { until } from '../harness/until.ts';
@@ -42,15 +41,9 @@ describe(
       onDropInBed(plane, {}, async (bed) => {
         const { namespace } = bed;
         const cgroup = await openCgroup(PARENT, 128);
-        const access = await inCluster(plane.kubeconfig, folder.file('account'));
-        const image = await imageEnv();
-        const env = {
-          PATH: process.env['PATH'],
-          TMPDIR: folder.file(''),
-          ...image,
-          ...access.env,
-          NODE_OPTIONS: `${image['NODE_OPTIONS']} ${access.nodeOptions}`,
-        };
+        const { kubeconfig } = plane;
+        const pod = await podEnv({ kubeconfig, folder: folder.file('account') });
+        const env = { ...pod, TMPDIR: folder.file('') };
         const cli = folder.file('dist/cli.js');
         const lease = `--leader-election-namespace=${namespace}`;
         const args = [`--csi-address=${bed.driver.socket}`, '--leader-election', lease];
