@@ -94,6 +94,8 @@ export function secretRefs(
   parameters: Readonly<Record<string, string>>,
   context: SecretContext,
 ): SecretRefs {
+  // Most classes name none.
+  if (!Object.keys(parameters).some((key) => SECRET_KEYS.has(key))) return {};
   const purposes = Object.keys(PURPOSE_KEYS) as SecretPurpose[];
   const refs = purposes.map((purpose) => [purpose, secretRef(purpose, parameters, context)]);
   return omitUnset(Object.fromEntries(refs) as SecretRefs);
