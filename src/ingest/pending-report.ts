@@ -12,7 +12,7 @@ import { type Shown, showPending } from './pending-metrics.ts';
 /** Objects that are done sooner are not reported. The first look may come late, so that it is about
  * a second. */
 const REPORTED_AFTER_MS = 900;
-const PERIOD_MS = 500;
+const PERIOD_MS = 1_000;
 /** The pause after a report grows with its entries, because each is looked up in Redis. */
 const PAUSE_MS_PER_ENTRY = 1;
 const LONGEST_EXTRA_PAUSE_MS = 5_000;
