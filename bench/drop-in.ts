@@ -21,8 +21,10 @@ import { splitArgs } from './split-args.ts';
 const MiB = 1024 * 1024;
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 
-/** How long the programs have nothing to do, to count what they use. */
+/** How long the programs have nothing to do, to count what they use, and how long before that: Node
+ * still compiles what it has run. */
 const IDLE_MS = 20_000;
+const SETTLE_MS = 40_000;
 
 /** External-provisioner's limit of requests, 5 a second, out of the way. */
 const TUNED = ['--kube-api-qps=1000', '--kube-api-burst=1000'];
@@ -78,6 +80,7 @@ async function measure(
     const firstPvMs = performance.now() - startedMs;
     await untilBound(bed, [first]);
     const pids = await treeOf(program.pid ?? 0);
+    await systemClock.sleep(SETTLE_MS, stopping);
     const idleCpu = await sumOf(pids, cpuMs);
     await systemClock.sleep(IDLE_MS, stopping);
     const idle = (await sumOf(pids, cpuMs)) - idleCpu;
