@@ -54,8 +54,9 @@ async function start(context: AllContext): Promise<void> {
   const folder = await makeFolder(context);
   closers.add('temporary folder', () => rm(folder, { recursive: true, force: true }));
   const ownLeader = openOwnLeader(context, node);
-  const redisUrl = flags.redisUrl === '' ? await startOwnRedis(context, folder) : flags.redisUrl;
+  // First, so that it connects while Redis starts.
   const driver = callsOwnDriver(context) ? openOwnDriver(context) : undefined;
+  const redisUrl = flags.redisUrl === '' ? await startOwnRedis(context, folder) : flags.redisUrl;
   const redis = redisAddress(parseRedisUrl(redisUrl));
   const given = flagsForCommands(context, redisUrl, driver?.address);
   await writeOwnSutler(folder, { pid: context.pid, redis, given });

@@ -35,10 +35,15 @@ export function openOwnDriver({ flags, closers, health, log, metrics: registry }
   const metrics = createDriverMetrics(registry);
   const { maxMessageBytes, maxInFlight, timeoutMs } = flags;
   const options = { clock: systemClock, log, metrics };
-  const connection = { ...options, address, maxMessageBytes, probeTimeoutMs: timeoutMs };
-  const driver = new DriverConnection(connection);
+  const driver = new DriverConnection({
+    ...options,
+    address,
+    maxMessageBytes,
+    probeTimeoutMs: timeoutMs,
+    // The watch would ask again up to 100 ms later.
+    onReady: () => access.driver.askNow(),
+  });
   const calls = new DriverCalls({ ...options, driver, maxInFlight, logsMessages: flags.v >= 5 });
-  driver.start();
   closers.add('driver', () => driver.close());
   health.ready('driver', () => driver.trouble);
   const showsShortSecrets = flags.showMessagesWithShortSecrets;
@@ -50,6 +55,7 @@ export function openOwnDriver({ flags, closers, health, log, metrics: registry }
     new GatewayPool(() => [own], own.address, remedy),
     '',
   );
+  driver.start();
   return { access, address: formatAddress(address) };
 }
 

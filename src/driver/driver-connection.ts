@@ -21,6 +21,8 @@ export interface DriverConnectionOptions {
   readonly metrics: DriverMetrics;
   /** Interval between Probes of a driver that is ready; 10 s if absent. */
   readonly probeIntervalMs?: number | undefined;
+  /** Called whenever `trouble` has ended. */
+  readonly onReady?: () => void;
 }
 
 const IDENTITY = '/csi.v1.Identity/';
@@ -197,6 +199,7 @@ export class DriverConnection {
     const shown = JSON.stringify(facts);
     this.#outage.ended(facts, 'the driver is ready', shown !== this.#shown);
     this.#shown = shown;
+    this.#options.onReady?.();
   }
 
   #logTrouble(reason: string): void {

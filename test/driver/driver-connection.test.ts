@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { EventEmitter, once } from 'node:events';
 import { createServer } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { create, toBinary } from '@bufbuild/protobuf';
@@ -78,8 +79,11 @@ describe('DriverConnection', () => {
       const driver = await startRawDriver(socket, (call) =>
         call.path.endsWith('/Probe') ? probes[Math.min(count++, probes.length - 1)]?.(call) : false,
       );
-      const connection = connectTo(socket, { probeTimeoutMs: 1_000 });
-      await until(() => connection.trouble === undefined, 'ready');
+      const isReady = new EventEmitter();
+      const onReady = () => isReady.emit('ready');
+      const connection = connectTo(socket, { probeTimeoutMs: 1_000, onReady });
+      await once(isReady, 'ready');
+      assert.equal(connection.trouble, undefined);
       assert.equal(count, probes.length);
       await connection.close();
       await driver.close();
