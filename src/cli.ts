@@ -11,8 +11,8 @@ const isShort = limitBytes > 0 && limitBytes < AMPLE_BYTES;
 const isIngest = process.argv[2] === 'ingest';
 
 // V8 then collects garbage before its heap grows. That halves what 300 claims at once take, and
-// costs half a millisecond of CPU a claim in jobs when thousands wait. ingest with 20,000 claims and
-// PVs takes a third less. Node before 24 does not know it.
+// costs half a millisecond of CPU a claim in jobs when thousands wait. ingest with 20,000 claims
+// and PVs takes a third less. Node before 24 does not know it.
 if (Number.parseInt(process.versions.node, 10) >= 24 && (isShort || isIngest))
   setFlagsFromString('--memory-saver-mode');
 // A signal ends a container's first process only if the process handles it. The code loaded below
