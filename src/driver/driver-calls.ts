@@ -101,7 +101,7 @@ export class DriverCalls {
       return this.refuse(call, 'in-flight', Code.Aborted, details);
     }
     if (key !== undefined) this.#busy.set(key, path);
-    const answer = await this.#sendNow(call, startedMs);
+    const answer = this.#judge(await this.#sendNow(call, startedMs), call);
     if (key !== undefined) {
       this.#busy.delete(key);
       if (answer.kind === 'ambiguous' && call.signal.aborted)
@@ -151,6 +151,16 @@ export class DriverCalls {
     const answer = await this.#options.driver.send(request, migrated);
     this.#running -= counted;
     return answer;
+  }
+
+  /** Many drivers end a call at its deadline themselves, and a busy process reads that before its
+   * own timer fires. The answer is then as after the timer, since callers compare texts. */
+  #judge(answer: UnaryAnswer, { deadlineMs }: DriverCall): UnaryAnswer {
+    const { kind, code } = answer;
+    const isOver = code === Code.DeadlineExceeded && this.#options.clock.nowMs() >= deadlineMs;
+    return kind === 'answered' && isOver
+      ? { kind: 'ambiguous', code, details: DEADLINE_DETAILS }
+      : answer;
   }
 
   #log(call: DriverCall, reply: Reply, durationMs: number): void {

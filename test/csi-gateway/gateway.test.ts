@@ -158,6 +158,27 @@ describe('a gateway with the sample driver', () => {
     assert.equal(driver.counts.get('DeleteVolume'), before + 1);
   });
 
+  it('gives one answer at the deadline, whether its timer or the driver ends the call', async () => {
+    let aheadMs = 0;
+    const clock: Clock = { ...systemClock, nowMs: () => Date.now() + aheadMs };
+    await test.close();
+    test = await startTestGateway(folder, { clock });
+    await until(() => test.gateway.trouble === undefined, 'ready');
+    const answerAfter = async (ms: number): Promise<readonly [string, string]> => {
+      hook = ({ method }) => {
+        if (method !== 'CreateVolume') return;
+        aheadMs += ms;
+        throw new DriverStatus(Code.DeadlineExceeded, 'Deadline exceeded');
+      };
+      const error = await failureOf(test.client.createVolume(volumeRequest('slow'), SETTINGS));
+      assert.equal(error.code, Code.DeadlineExceeded);
+      return [verdict(error), error.details];
+    };
+    assert.deepEqual(await answerAfter(0), ['driver', 'Deadline exceeded']);
+    const atTimer = ['ambiguous', 'context deadline exceeded'];
+    assert.deepEqual(await answerAfter(SETTINGS.timeoutMs), atTimer);
+  });
+
   it('refuses calls while draining, says how many volumes have one, and completes those (R-35)', async () => {
     const creations = holdCreations('drain');
     const first = test.client.createVolume(volumeRequest('drain'), SETTINGS);
