@@ -59,11 +59,9 @@ export function openOwnDriver({ flags, closers, health, log, metrics: registry }
   return { access, address: formatAddress(address) };
 }
 
-const NEVER = new AbortController().signal;
-
 function sendBy(calls: DriverCalls): SendCall {
   return async ({ path, message, deadlineMs, settings }) => {
-    const { metadata = {}, migrated = false, notAfterMs = Infinity, signal = NEVER } = settings;
+    const { metadata = {}, migrated = false, notAfterMs = Infinity, signal } = settings;
     const when = { deadlineMs, notAfterMs, signal };
     const call = { path, message, headers: metadata, migrated, caller: 'this process', ...when };
     const reply = await calls.send(call);

@@ -26,7 +26,7 @@ export interface DriverCall {
   /** For the log. */
   readonly caller: string;
   /** Cancels the call. */
-  readonly signal: AbortSignal;
+  readonly signal: AbortSignal | undefined;
 }
 
 /** The driver's own status, with the message of a success. */
@@ -104,7 +104,7 @@ export class DriverCalls {
     const answer = this.#judge(await this.#sendNow(call, startedMs), call);
     if (key !== undefined) {
       this.#busy.delete(key);
-      if (answer.kind === 'ambiguous' && call.signal.aborted)
+      if (answer.kind === 'ambiguous' && call.signal?.aborted === true)
         this.#cancelledUntilMs = Math.max(this.#cancelledUntilMs, call.deadlineMs);
     }
     const { code, details } = answer;

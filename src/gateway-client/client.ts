@@ -48,20 +48,18 @@ export class CsiClient extends CsiCalls {
   }
 }
 
-const NEVER = new AbortController().signal;
-
 /** Sends a call to a gateway. Reads from its answer who made the status.
  * @throws CsiError */
 async function sendCall(channel: Channel, clock: Clock, call: EncodedCall): Promise<Uint8Array> {
   const { path, message, deadlineMs, settings } = call;
-  const { signal = NEVER, notAfterMs = Infinity } = settings;
+  const { signal, notAfterMs = Infinity } = settings;
   const trouble = channel.isConnected
     ? undefined
     : await channel.connect(signalWithin(signal, deadlineMs - clock.nowMs()));
   const fail = (code: number, details: string): never => {
     throw createNotSentError({ method: path, code, details });
   };
-  if (signal.aborted) return fail(Code.Canceled, CANCELED_DETAILS);
+  if (signal?.aborted === true) return fail(Code.Canceled, CANCELED_DETAILS);
   const nowMs = clock.nowMs();
   const timeoutMs = deadlineMs - nowMs;
   if (timeoutMs <= 0) return fail(Code.DeadlineExceeded, DEADLINE_DETAILS);

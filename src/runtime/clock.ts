@@ -16,17 +16,17 @@ export function timerMs(ms: number): number {
 
 /** A signal that aborts with its parent, or after `ms`. AbortSignal.any with AbortSignal.timeout
  * can't be used: Node 20 may collect the timeout as garbage before it fires. */
-export function signalWithin(parent: AbortSignal, ms: number): AbortSignal {
+export function signalWithin(parent: AbortSignal | undefined, ms: number): AbortSignal {
   const controller = new AbortController();
   const abort = (): void => {
     clearTimeout(timer);
-    parent.removeEventListener('abort', abort);
+    parent?.removeEventListener('abort', abort);
     controller.abort('time is up');
   };
   const timer = setTimeout(abort, timerMs(ms));
   timer.unref();
-  if (parent.aborted) abort();
-  else parent.addEventListener('abort', abort, { once: true });
+  if (parent?.aborted === true) abort();
+  else parent?.addEventListener('abort', abort, { once: true });
   return controller.signal;
 }
 

@@ -55,6 +55,13 @@ describe('sutler in the place of external-provisioner', () => {
     await next.stop();
   });
 
+  it('calls the driver for 20 claims at once without a warning of Node', async () => {
+    const sutler = await bed.start();
+    await Promise.all(Array.from({ length: 20 }, (_, i) => bind(`together-${i}`)));
+    assert.doesNotMatch(sutler.output(), /Warning: /);
+    await sutler.stop();
+  });
+
   it('takes a place in memory where the temporary folder can’t be written', async () => {
     const sutler = await start([], { TMPDIR: '/proc' });
     await bind('read-only');
