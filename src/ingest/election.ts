@@ -134,7 +134,8 @@ function tickEverySecond(
   lease: Pick<LeadStatus, 'seen'>,
 ): void {
   const loop = new PollLoop({
-    step: () => Promise.resolve(leadership.tick(lease.seen)),
+    // Async, so that what it throws reaches onError.
+    step: async () => leadership.tick(lease.seen),
     onError: (error) => log.error({ err: error }, 'a periodic task failed'),
     periodMs: TICK_MS,
   });
