@@ -132,16 +132,19 @@ function createPool(access: Place, tls: TlsMaterial, connections: number | null)
   return new Pool(access.server.origin, { connect, connections, pipelining: 1, ...limits });
 }
 
+/** Settles the promise of one exchange. */
+interface Settle {
+  readonly resolve: (answer: WireAnswer) => void;
+  readonly reject: (error: unknown) => void;
+}
+
 /** Receives the answer to one request. Ends at the first of these: the complete answer, an error,
  * the time limit, the abort of the signal. Uses undici's lowest interface, since its stream and an
  * AbortSignal for each request would take another half of a call's CPU. */
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #title: string;
   readonly #options: ExchangeOptions;
-  readonly #end: {
-    readonly resolve: (answer: WireAnswer) => void;
-    readonly reject: (error: unknown) => void;
-  };
+  readonly #end: Settle;
   readonly #timer: NodeJS.Timeout;
   /** Undefined while undici waits for a connection. */
   #controller: Dispatcher.DispatchController | undefined;
@@ -151,14 +154,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   #retryAfter: string | undefined;
   readonly #pieces: Buffer[] = [];
 
-  constructor(
-    title: string,
-    options: ExchangeOptions,
-    end: {
-      readonly resolve: (answer: WireAnswer) => void;
-      readonly reject: (error: unknown) => void;
-    },
-  ) {
+  constructor(title: string, options: ExchangeOptions, end: Settle) {
     this.#title = title;
     this.#options = options;
     this.#end = end;
